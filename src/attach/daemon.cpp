@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <paths.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <syslog.h>
@@ -30,6 +31,7 @@
 #include "supervise/process_tree.hpp"
 #include "supervise/signals.hpp"
 #include "supervise/supervise.hpp"
+
 namespace dlock {
 namespace {
 
@@ -241,12 +243,17 @@ void AttachDaemonProcess::tell_loss(const std::string& text) {
   const std::string name = command_name(script_.pid());
   const std::string path = "/proc/" + std::to_string(script_.pid()) + "/fd/2";
   constexpr int flags = O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
-  const Fd script_stderr(name.empty() ? -1 : open(path.c_str(), flags));
+  // The script's own descriptor, if the kernel gives it: it may be a socket, or a file in which the
+  // script's next words would overwrite what another descriptor has added.
+  Fd script_stderr(static_cast<int>(syscall(SYS_pidfd_getfd, script_.fd(), STDERR_FILENO, 0)));
+  if (!script_stderr && !name.empty()) script_stderr = Fd(open(path.c_str(), flags));
+  pollfd reader[] = {{script_stderr.get(), POLLOUT, 0}};
   const bool is_its = !script_.ended();
   const std::string told = text + (signalled_ ? "" : stop_script(escaped(name)));
   const std::string line = "dlock: " + told + "\n";
-  // A reader that is slow or has closed the pipe misses the line.
-  if (is_its) (void)!write(script_stderr.get(), line.data(), line.size());
+  // A reader that is slow, or has gone, misses it.
+  const bool is_told = is_its && poll_until(reader, {}) > 0;
+  if (is_told) (void)!write(script_stderr.get(), line.data(), line.size());
   write_system_log(told);
 }
 

@@ -10,6 +10,7 @@
 #include "base/wait.hpp"
 #include "lock/lease_renewer.hpp"
 #include "lock/store.hpp"
+
 namespace dlock {
 
 /// A process other than dlock, watched and signalled through a pidfd: a later process with the same

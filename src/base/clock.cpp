@@ -8,6 +8,7 @@
 #include <ctime>
 #include <limits>
 #include <string>
+
 namespace dlock {
 
 BootClock::time_point BootClock::now() noexcept {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/fd.hpp"
+
 namespace dlock {
 
 using std::chrono::microseconds;

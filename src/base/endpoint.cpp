@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+
 namespace dlock {
 
 Password::Password(std::string text, std::function<std::string()> read)

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
 namespace dlock {
 
 /// A password that each login reads again, so that a running client uses a rotated one. Copies

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+
 namespace dlock {
 namespace {
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
 namespace dlock {
 
 /// Returns `text` safe for a terminal or a log: one line, with `\xNN` for every byte of a control

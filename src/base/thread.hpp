@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+
 namespace dlock {
 
 /// Starts a thread that the caller cannot do without; throws Error{host_refused} if the host cannot

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+
 namespace dlock {
 
 Event::Event() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {

@@ -8,6 +8,7 @@
 
 #include "base/clock.hpp"
 #include "base/fd.hpp"
+
 namespace dlock {
 
 /// A flag that wakes a poll: an eventfd that one thread raises and another polls. It stays readable

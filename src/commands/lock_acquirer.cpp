@@ -17,6 +17,7 @@
 #include "commands/wait_log.hpp"
 #include "lock/grant.hpp"
 #include "output/sentences.hpp"
+
 namespace dlock {
 namespace {
 

@@ -2,7 +2,8 @@
 
 #include <unistd.h>
 
-#include "base/duplicate_servers.hpp"
+#include <type_traits>
+
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
@@ -23,6 +24,7 @@
 #include "redis/sentinel_resolver.hpp"
 #include "sql/open_database.hpp"
 #include "zookeeper/open_zookeeper.hpp"
+
 namespace dlock {
 namespace {
 
@@ -139,7 +141,20 @@ StorePtr told(StorePtr store, const Log& log) {
   return std::make_unique<TracingStore>(std::move(store), log);
 }
 
-/// Opens an engine on servers, which is a Store, a FenceRegister and Latches at once.
+std::unique_ptr<QuorumStore> open_quorum(const std::vector<Endpoint>& servers,
+                                         const std::string& prefix, const LinkListener& on_link) {
+  const auto open = [servers, prefix, on_link] {
+    std::vector<std::unique_ptr<Member>> members;
+    for (const Endpoint& server : servers) {
+      members.push_back(redis_member(server, prefix, on_link));
+    }
+    return members;
+  };
+  return std::make_unique<QuorumStore>(std::make_unique<ThreadedNodeClients>(open));
+}
+
+/// What lives on servers is a Store, FenceRegister and Latches at once, but for a majority, which
+/// keeps no latch.
 template <typename As>
 std::unique_ptr<As> open_servers(const StoreTerms& terms, const LinkListener& on_link) {
   if (const auto* database = std::get_if<SqlTarget>(&terms.settings.server)) {
@@ -164,19 +179,13 @@ std::unique_ptr<As> open_servers(const StoreTerms& terms, const LinkListener& on
     redis.on_link = on_link;
     return std::make_unique<RedisStore>(open_redis(terms.settings.server, redis), redis);
   }
-  const auto& servers = quorum->servers;
-  const auto doubles = std::make_shared<DuplicateServers>(servers);
-  const auto open = [servers, doubles, prefix = terms.settings.prefix, on_link] {
-    std::vector<std::unique_ptr<Member>> members;
-    for (std::size_t i = 0; i < servers.size(); ++i) {
-      members.push_back(redis_member(servers[i], prefix, on_link,
-                                     [doubles, i](std::vector<std::string> addresses) {
-                                       doubles->resolved(i, std::move(addresses));
-                                     }));
-    }
-    return members;
-  };
-  return std::make_unique<QuorumStore>(std::make_unique<ThreadedNodeClients>(open), doubles);
+  if constexpr (std::is_base_of_v<As, QuorumStore>) {
+    return open_quorum(quorum->servers, terms.settings.prefix, on_link);
+  } else {
+    throw_usage(
+        "a majority of servers keeps no latch: name one of them, or an engine that replicates: "
+        "Sentinel, a Cluster, a database, etcd or ZooKeeper");
+  }
 }
 
 /// Opens an engine on servers or on this host; the latter is no FenceRegister.

@@ -23,6 +23,7 @@
 #include "commands/lock_acquirer.hpp"
 #include "output/metrics.hpp"
 #include "output/sentences.hpp"
+
 namespace dlock {
 namespace {
 

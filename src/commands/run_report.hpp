@@ -10,6 +10,7 @@
 #include "output/json.hpp"
 #include "output/log.hpp"
 #include "supervise/signals.hpp"
+
 namespace dlock {
 
 /// Calls the command of --hook for each event of the locks. A separate process makes the calls, one

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "output/sentences.hpp"
+
 namespace dlock {
 
 milliseconds wait_line_due(int n) {

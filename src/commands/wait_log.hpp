@@ -11,6 +11,7 @@
 #include "lock/store.hpp"
 #include "output/log.hpp"
 #include "output/screen.hpp"
+
 namespace dlock {
 
 /// The time after which the waiter reports for the n-th time (from 1) that it still waits: every

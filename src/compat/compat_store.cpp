@@ -10,6 +10,7 @@
 #include "compat/key_kind.hpp"
 #include "redis/server_error.hpp"
 #include "redis/slot_map.hpp"
+
 namespace dlock {
 namespace {
 

@@ -11,6 +11,7 @@
 #include "lock/store.hpp"
 #include "redis/redis_client.hpp"
 #include "redis/redis_connection.hpp"
+
 namespace dlock {
 
 /// Wakes a waiter when its key changes. A second connection receives the library's release
@@ -65,6 +66,7 @@ class CompatStore final : public Store {
   std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                             const CallOptions& call_options) override;
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
+  std::vector<int> connections() const override { return servers_->connections(); }
   std::string name() const override { return servers_->name(); }
 
  private:

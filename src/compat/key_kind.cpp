@@ -11,6 +11,7 @@
 #include "lock/store.hpp"
 #include "redis/lock_states.hpp"
 #include "redis/server_error.hpp"
+
 namespace dlock {
 namespace {
 

@@ -7,6 +7,7 @@
 #include "lock/grant.hpp"
 #include "redis/redis_client.hpp"
 #include "redis/redis_transport.hpp"
+
 namespace dlock {
 
 /// The lock that a key seems to be.

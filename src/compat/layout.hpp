@@ -7,6 +7,7 @@
 
 #include "base/clock.hpp"
 #include "lock/claim.hpp"
+
 namespace dlock {
 
 /// How a family of libraries stores a lock.

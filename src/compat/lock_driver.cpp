@@ -20,6 +20,7 @@
 #include "compat/symfony_release_script.hpp"
 #include "compat/symfony_renew_script.hpp"
 #include "compat/symfony_take_script.hpp"
+
 namespace dlock {
 namespace {
 

@@ -8,6 +8,7 @@
 #include "compat/layout.hpp"
 #include "lock/grant.hpp"
 #include "redis/redis_client.hpp"
+
 namespace dlock {
 
 /// The name of a hold in its key, and the part by which a client with only the token finds it

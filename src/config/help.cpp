@@ -1,4 +1,5 @@
 #include "config/help.hpp"
+
 namespace dlock {
 namespace {
 

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "config/options.hpp"
+
 namespace dlock {
 
 /// The help of one command, or of dlock itself, in whole lines of at most 80 columns.

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/duration.hpp"
-#include "base/same_server.hpp"
 #include "base/text.hpp"
 #include "config/redaction.hpp"
 #include "config/values.hpp"
@@ -301,10 +300,6 @@ Target quorum_of(const std::vector<SourcedValue>& given) {
     for (const Endpoint& other : quorum.servers) {
       if (other.address() == server->address()) {
         each.refuse(server->address() + " is named twice: a server has one vote");
-      }
-      if (is_same_server(other, *server)) {
-        each.refuse(other.address() + " and " + server->address() +
-                    " are the same server: name each once");
       }
     }
     quorum.servers.push_back(*server);

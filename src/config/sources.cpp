@@ -14,6 +14,7 @@
 #include "base/text.hpp"
 #include "config/redaction.hpp"
 #include "config/suggestion.hpp"
+
 namespace dlock {
 namespace {
 

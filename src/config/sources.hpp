@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "config/command_line.hpp"
 #include "config/settings.hpp"
+
 namespace dlock {
 
 /// A value as it was written, and its source for error messages.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+
 namespace dlock {
 namespace {
 

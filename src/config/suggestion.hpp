@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
 namespace dlock {
 
 /// Returns `: did you mean X?` with the candidate nearest to `text`, for the end of a message;

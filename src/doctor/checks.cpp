@@ -187,10 +187,10 @@ Finding warn_if_slow(const Finding& finding, std::chrono::nanoseconds round_trip
 }
 
 Finding check_reach_of_any(const std::optional<std::string>& text,
-                           const std::vector<const Fault*>& unreachable, const char* advice) {
+                           const std::vector<const Fault*>& unreachable) {
   if (!text) {
     const Fault& first = *unreachable.front();
-    return bad(first.text, advice_on(first.cause, advice));
+    return bad(first.text, advice_on_reach(first.cause));
   }
   if (unreachable.empty()) return good(*text);
   return warn(*text + "; " + unreachable.front()->text,

@@ -45,7 +45,7 @@ Finding check_reach(const Contact& facts, milliseconds ttl, const char* denied_a
 Finding warn_if_slow(const Finding& finding, std::chrono::nanoseconds round_trip, milliseconds ttl);
 /// The check `reach` for servers where one is enough. `text` describes the one that answered.
 Finding check_reach_of_any(const std::optional<std::string>& text,
-                           const std::vector<const Fault*>& unreachable, const char* advice);
+                           const std::vector<const Fault*>& unreachable);
 /// Names the engine and the versions of its servers; an error if one is older than `least`.
 Finding check_versions(const std::string& engine, const std::set<std::string>& versions,
                        ShortVersion least);

@@ -44,8 +44,7 @@ Finding judge_etcd_reach(const EtcdFacts& facts) {
     text = "connected in " + span_text(reached->connected_in) + ", answers in " +
            span_text(reached->round_trip);
   }
-  const Finding reach = check_reach_of_any(text, unreachable,
-                                           "is it running, and do address, port and firewall fit?");
+  const Finding reach = check_reach_of_any(text, unreachable);
   return reached == nullptr ? reach : warn_if_slow(reach, reached->round_trip, facts.ttl);
 }
 
@@ -66,8 +65,8 @@ Finding judge_etcd_engine(const EtcdFacts& facts) {
 
 Finding judge_members(const EtcdFacts& facts) {
   if (!facts.trouble.empty()) {
-    return bad("no majority answers: " + facts.trouble,
-               "start the other members: more than half must run and reach each other");
+    return bad("cannot read locks: " + facts.trouble,
+               "more than half of the voting members must run and reach each other");
   }
   const auto without =
       std::find_if(facts.members.begin(), facts.members.end(),

@@ -108,4 +108,10 @@ std::string advice_on(Cause cause, const char* otherwise) {
   return otherwise;
 }
 
+std::string advice_on_reach(Cause cause) {
+  return advice_on(cause, is_reply(cause)
+                              ? "see the server's log"
+                              : "is it running, and do address, port and firewall fit?");
+}
+
 }  // namespace dlock

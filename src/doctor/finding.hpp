@@ -92,5 +92,7 @@ std::string refusals(const ServerFacts& facts);
 
 /// The advice for a failure with this cause; `otherwise` if the cause has none.
 std::string advice_on(Cause cause, const char* otherwise);
+/// The same for a server that did not answer, or only with an error.
+std::string advice_on_reach(Cause cause);
 
 }  // namespace dlock

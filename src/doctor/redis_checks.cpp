@@ -12,11 +12,8 @@ namespace dlock {
 namespace {
 
 Finding judge_reach(const ServerFacts& facts) {
-  const char* const advice = is_reply(facts.unreachable.cause)
-                                 ? "see the server's log"
-                                 : "is it running, and do address, port and firewall fit?";
-  const Finding reach = check_reach(facts, facts.exam.ttl,
-                                    advice_on(facts.unreachable.cause, advice).c_str(), advice);
+  const std::string advice = advice_on_reach(facts.unreachable.cause);
+  const Finding reach = check_reach(facts, facts.exam.ttl, advice.c_str(), advice.c_str());
   if (reach.level == Level::error || facts.info.text("loading") != "1") return reach;
   const auto done = facts.info.text("loading_loaded_perc");
   return bad(

@@ -60,8 +60,7 @@ Finding judge_zookeeper_reach(const ZooKeeperFacts& facts) {
   if (const auto* reached = first_reached(facts)) {
     text = "answers in " + span_text(reached->answered_in);
   }
-  return check_reach_of_any(text, unreachable,
-                            "is it running, and do address, port and firewall fit?");
+  return check_reach_of_any(text, unreachable);
 }
 
 Finding judge_zookeeper_engine(const ZooKeeperFacts& facts) {

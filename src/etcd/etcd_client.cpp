@@ -44,15 +44,14 @@ std::string text_in(const json& object, const char* name) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-/// Parses an answer; returns nothing if it does not come from etcd's gateway (but from a proxy or
-/// another product), or has no room.
-std::optional<EtcdAnswer> answer_in(const HttpCall& call, AnswerRoom& room) {
+/// Nothing if it is not of etcd's gateway, but of a proxy or another product.
+std::optional<EtcdAnswer> answer_in(const HttpCall& call) {
   constexpr long http_ok = 200;
   constexpr EtcdCode last_code = EtcdCode::unauthenticated;
   // A streamed answer ends with a line feed after each part; here there is one part.
   std::string_view text = call.answer;
   while (text.ends_with('\n')) text.remove_suffix(1);
-  auto answer = parse_answer(text, room);
+  auto answer = parse_answer(text);
   if (!answer) return std::nullopt;
   const bool is_error = answer->code != EtcdCode::ok;
   const bool is_of_etcd = is_error ? answer->code <= last_code : call.status == http_ok;
@@ -62,6 +61,11 @@ std::optional<EtcdAnswer> answer_in(const HttpCall& call, AnswerRoom& room) {
 
 /// Describes an answer that answer_in() does not accept, for people.
 std::string other_answer(const HttpCall& call) {
+  constexpr long http_not_found = 404;
+  if (call.status == http_not_found) {
+    return "it answers 404: is it an etcd 3.4 or later, and run without "
+           "--enable-grpc-gateway=false?";
+  }
   std::string line = call.answer.substr(0, 60);
   line.resize(std::min(line.size(), line.find('\n')));
   return "not the gateway of an etcd 3.4 or later: it answers " + std::to_string(call.status) +
@@ -171,8 +175,11 @@ void EtcdClient::pass_over(const std::string& why, Cause cause, ErrorKind kind) 
 void EtcdClient::pass_over(const HttpCall& call, const std::optional<EtcdAnswer>& answer) {
   addresses_[current_].reset();
   if (answer) {
-    pass_over(escaped(answer->message), Cause::none);
-    is_electing_ = true;
+    const bool is_learner = answer->message.find("not supported for learner") != std::string::npos;
+    pass_over(is_learner ? "it is a learner, which grants no lock: name the voting members"
+                         : escaped(answer->message),
+              Cause::none);
+    is_electing_ = !is_learner;
   } else if (call.too_large) {
     pass_over(too_large_answer, Cause::none);
     was_too_large_ = true;
@@ -211,15 +218,12 @@ std::optional<std::vector<EtcdAnswer>> EtcdClient::try_once(
     calls.push_back({address_of_request(request.path), request.fields.dump(), once});
   http_.post(calls, call_options);
   std::vector<EtcdAnswer> answers;
-  AnswerRoom room;
-  for (HttpCall& call : calls) {
+  for (const HttpCall& call : calls) {
     std::optional<EtcdAnswer> answer;
-    if (call.code == CURLE_OK) answer = answer_in(call, room);
-    call.too_large = call.too_large || room.exceeded();
+    if (call.code == CURLE_OK) answer = answer_in(call);
     if (answer && !is_away(*answer)) {
       has_answered_ = true;
       answers.push_back(std::move(*answer));
-      std::string().swap(call.answer);  // frees the memory, which the next answer may need
       continue;
     }
     pass_over(call, answer);

@@ -30,12 +30,8 @@ void EtcdBackend::open_watch(const std::vector<WatchedKey>& keys, std::int64_t a
 }
 
 bool EtcdBackend::take_line(const std::string& line) {
-  AnswerRoom room;
-  const auto answer = parse_answer(line, room);
-  if (!answer) {
-    throw_unavailable(client_.name() + ": " +
-                      (room.exceeded() ? too_large_answer : "an answer that is not etcd's"));
-  }
+  const auto answer = parse_answer(line);
+  if (!answer) throw_unavailable(client_.name() + ": an answer that is not etcd's");
   if (answer->code != EtcdCode::ok) {
     client_.close_stream();
     if (answer->code == EtcdCode::unavailable) return false;

@@ -19,11 +19,6 @@ namespace {
 
 /// A value in etcd has at most 1.5 MiB, 2 MiB in base64; dlock's records are smaller.
 constexpr std::size_t largest_answer = 2u << 20;
-/// The limit for all answers in flight.
-constexpr std::size_t largest_answers = largest_answer + largest_answer / 8;
-/// The limit for the headers of one answer, because libcurl keeps them all.
-constexpr std::size_t largest_headers = 65'536;
-constexpr int most_headers = 200;
 constexpr milliseconds longest_poll{3'600'000};
 constexpr milliseconds longest_poll_of_connect{100};
 /// The limit for a stream, which has no deadline.
@@ -51,26 +46,8 @@ std::set<int> inheritable_descriptors() {
   return found;
 }
 
-/// Whether the answer was larger than `Transfer` accepts, or its headers larger than libcurl
-/// accepts. Before version 8.6 libcurl reports the latter as a lack of memory, then as
-/// CURLE_TOO_LARGE.
-bool is_too_large(CURLcode code) {
-  constexpr int too_large = 100;
-  return code == CURLE_WRITE_ERROR || code == CURLE_OUT_OF_MEMORY ||
-         static_cast<int>(code) == too_large;
-}
-
-/// Appends without doubling the capacity as std::string does: by a quarter, up to `largest_answer`.
-void append_tightly(std::string& text, std::string_view more) {
-  const std::size_t needed = text.size() + more.size();
-  if (needed > text.capacity()) {
-    std::string longer;
-    longer.reserve(std::max(needed, std::min(needed + needed / 4, largest_answer)));
-    longer += text;
-    text.swap(longer);
-  }
-  text += more;
-}
+/// More than `Transfer` takes.
+bool is_too_large(CURLcode code) { return code == CURLE_WRITE_ERROR; }
 
 /// Whether `Transfer::before_sending` has prevented a second send.
 bool is_cut_off(CURLcode code) { return code == CURLE_ABORTED_BY_CALLBACK; }
@@ -79,37 +56,25 @@ bool is_cut_off(CURLcode code) { return code == CURLE_ABORTED_BY_CALLBACK; }
 
 /// A request in flight. It must not move in memory, because libcurl points into it.
 struct HttpClient::Transfer {
-  explicit Transfer(const std::vector<Transfer*>& all) : under_way(all) {}
-
-  /// libcurl calls this with each part of the answer to `transfer`.
+  /// Called by libcurl with a part of the answer to `transfer`.
   static std::size_t append(char* data, std::size_t size, std::size_t count, void* transfer) {
     auto& into = *static_cast<Transfer*>(transfer);
     const std::string_view more(data, size * count);
-    std::size_t all = more.size();
-    for (const Transfer* each : into.under_way) all += each->answer.size();
-    if (all <= largest_answers && into.answer.size() + more.size() <= largest_answer) {
+    if (into.answer.size() + more.size() <= largest_answer) {
       try {
-        append_tightly(into.answer, more);
+        into.answer += more;
         return more.size();
       } catch (const std::bad_alloc&) {
         // An exception must not pass through libcurl, so the transfer is ended.
       }
     }
     into.taken = into.looked_at = 0;
-    std::string().swap(into.answer);  // frees the memory, which other answers may need
+    into.answer.clear();
     return 0;
   }
 
-  /// libcurl calls this with each header line, also those of preliminary responses.
-  static std::size_t count_header(char*, std::size_t size, std::size_t count, void* transfer) {
-    auto& of = *static_cast<Transfer*>(transfer);
-    of.bytes_of_headers += size * count;
-    const bool few = ++of.headers <= most_headers && of.bytes_of_headers <= largest_headers;
-    return few ? size * count : 0;
-  }
-
-  /// libcurl calls this before it sends the request of `transfer`, and again if it repeats the
-  /// request because a kept connection has ended without an answer.
+  /// Called by libcurl whenever it is about to send the request of `transfer`: after a kept
+  /// connection has ended without an answer, once more on another.
   static int before_sending(void* transfer, char*, char*, int, int) {
     auto& of = *static_cast<Transfer*>(transfer);
     if (of.sent && of.once) return CURL_PREREQFUNC_ABORT;
@@ -132,16 +97,13 @@ struct HttpClient::Transfer {
     return line;
   }
 
-  const std::vector<Transfer*>& under_way;  ///< includes this one
   CurlPtr handle;
   CurlListPtr connect_to;
   CurlListPtr resolved;
   std::string body;
   std::string answer;
-  std::size_t taken = 0;      ///< bytes that next_line() has returned
-  std::size_t looked_at = 0;  ///< no line ends before this
-  std::size_t bytes_of_headers = 0;
-  int headers = 0;
+  std::size_t taken = 0;      ///< of it by next_line()
+  std::size_t looked_at = 0;  ///< up to here no further line ends
   bool once = false;
   bool sent = false;  ///< at least in part
   char trouble[CURL_ERROR_SIZE] = "";
@@ -205,7 +167,7 @@ void HttpClient::encrypt(CURL* handle) {
 
 std::unique_ptr<HttpClient::Transfer> HttpClient::begin(const HttpAddress& to, std::string body,
                                                         bool once, milliseconds time) {
-  auto transfer = std::make_unique<Transfer>(under_way_);
+  auto transfer = std::make_unique<Transfer>();
   CURLM* const all = multi();
   transfer->handle.reset(libcurl().curl_easy_init());
   if (transfer->handle == nullptr) throw Error(ErrorKind::host_refused, "out of memory");
@@ -227,8 +189,6 @@ std::unique_ptr<HttpClient::Transfer> HttpClient::begin(const HttpAddress& to, s
   set_option(handle, CURLOPT_POSTFIELDS, transfer->body.c_str());
   set_option(handle, CURLOPT_WRITEFUNCTION, &Transfer::append);
   set_option(handle, CURLOPT_WRITEDATA, static_cast<void*>(transfer.get()));
-  set_option(handle, CURLOPT_HEADERFUNCTION, &Transfer::count_header);
-  set_option(handle, CURLOPT_HEADERDATA, static_cast<void*>(transfer.get()));
   set_option(handle, CURLOPT_PREREQDATA, static_cast<void*>(transfer.get()));
   // Before version 7.80 libcurl has no such callback; then any failed request may have been sent.
   const auto tells = set_option(handle, CURLOPT_PREREQFUNCTION, &Transfer::before_sending);

@@ -51,10 +51,9 @@ class HttpClient {
   /// opened with the previous header.
   void set_authorization(const std::string& value);
 
-  /// Sends all calls at once, each on a connection of its own, and returns when all have ended.
-  /// Each call stores its own failure: no answer at the deadline, or an answer that is too large.
-  /// The limits are 2 MiB for one answer and 2.25 MiB for all in flight, the stream included.
-  /// Throws Error{interrupted}, and Error{usage} about TLS files.
+  /// Sends all at once, each on a connection of its own, and returns when none is under way. Those
+  /// without an answer at the deadline say so; one that has more than 2 MiB is too large. Throws
+  /// Error{interrupted}, and {usage} about files that the settings of TLS name.
   void post(std::vector<HttpCall>& calls, const CallOptions& call_options);
 
   /// Opens a stream of lines in place of the previous one.

@@ -5,6 +5,7 @@
 #include "base/text.hpp"
 #include "local/wake_fifo.hpp"
 #include "lock/work.hpp"
+
 namespace dlock {
 namespace {
 

@@ -8,6 +8,7 @@
 #include "local/directory.hpp"
 #include "local/key_file.hpp"
 #include "rule/lock_table.hpp"
+
 namespace dlock {
 
 /// The result of refreshing a table.

@@ -19,6 +19,7 @@
 #include "base/error.hpp"
 #include "base/process.hpp"
 #include "base/text.hpp"
+
 namespace dlock {
 namespace {
 

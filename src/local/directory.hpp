@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/fd.hpp"
+
 namespace dlock {
 
 /// Identifies this boot of the machine: a hash of the kernel's boot id. It is 0 if that is

@@ -16,6 +16,7 @@
 #include "base/wait.hpp"
 #include "local/file_lock.hpp"
 #include "local/key_file.hpp"
+
 namespace dlock {
 namespace {
 

@@ -7,6 +7,7 @@
 #include "base/fd.hpp"
 #include "local/directory.hpp"
 #include "lock/store.hpp"
+
 namespace dlock {
 
 /// The file that remembers the largest fence that a resource has seen: one decimal number and a

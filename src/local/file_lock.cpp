@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/thread.hpp"
 #include "base/wait.hpp"
+
 namespace dlock {
 
 OpenedFile open_file(int directory, const std::string& name, int access,

@@ -7,6 +7,7 @@
 
 #include "base/fd.hpp"
 #include "base/wait.hpp"
+
 namespace dlock {
 
 struct OpenedFile {

@@ -16,6 +16,7 @@
 #include "base/text.hpp"
 #include "local/directory.hpp"
 #include "local/file_lock.hpp"
+
 namespace dlock {
 namespace {
 

@@ -10,6 +10,7 @@
 #include "local/state_slots.hpp"
 #include "lock/claim.hpp"
 #include "lock/store.hpp"
+
 namespace dlock {
 
 /// The suffixes of every key's and every latch's file. Apart from them, only the FIFOs of waiters

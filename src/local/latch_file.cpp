@@ -12,6 +12,7 @@
 #include "local/key_file.hpp"
 #include "local/local_store.hpp"
 #include "local/wake_fifo.hpp"
+
 namespace dlock {
 namespace {
 

@@ -9,6 +9,7 @@
 #include "local/key_file.hpp"
 #include "local/open_key.hpp"
 #include "lock/latch.hpp"
+
 namespace dlock {
 
 /// A latch as stored in its file.

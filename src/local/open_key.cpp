@@ -10,6 +10,7 @@
 #include "base/text.hpp"
 #include "local/key_file.hpp"
 #include "rule/table_text.hpp"
+
 namespace dlock {
 namespace {
 

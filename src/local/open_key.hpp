@@ -15,6 +15,7 @@
 #include "lock/store.hpp"
 #include "rule/lock_table.hpp"
 #include "rule/table_text.hpp"
+
 namespace dlock {
 
 /// The waiters after the first few, in a part of the key's file that a hand-over does not touch. It

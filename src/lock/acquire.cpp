@@ -24,6 +24,8 @@ constexpr int spread_ms = 50;
 constexpr milliseconds time_to_leave{500};
 /// The wait may last this much longer, to report the current holders to the user.
 constexpr milliseconds time_for_a_last_look{200};
+/// How long after the end of the wait the server may answer a request from before it.
+constexpr milliseconds time_for_a_last_answer{1000};
 
 CallOptions call_options_for(const Claim& claim, int cancel_fd) {
   return {later(BootClock::now(), request_timeout(claim.ttl)), cancel_fd};
@@ -140,7 +142,9 @@ Attempt::End Attempt::ask_last(int cancel_fd) {
 }
 
 std::optional<Attempt::End> Attempt::ask_and_sleep(int cancel_fd) {
-  auto grant = take(store_.acquire(claim_, {true, ticket_}, call_options_for(claim_, cancel_fd)));
+  CallOptions call_options = call_options_for(claim_, cancel_fd);
+  call_options.deadline = std::min(call_options.deadline, later(wait_end_, time_for_a_last_answer));
+  auto grant = take(store_.acquire(claim_, {true, ticket_}, call_options));
   outage_.end();
   if (grant) return *grant;
   if (!passes(refusal_)) return Stop::refused;

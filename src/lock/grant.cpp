@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lock/store.hpp"
+
 namespace dlock {
 namespace {
 

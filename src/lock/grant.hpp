@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -9,15 +8,14 @@
 
 #include "base/clock.hpp"
 #include "lock/claim.hpp"
+
 namespace dlock {
 
 /// A count-down latch: after `count` arrivals it is open for all waiters until it expires.
 struct LatchState {
   std::int64_t count = 0;
-  std::int64_t arrived = 0;  ///< at most `count`; later arrivals are not recorded
-  milliseconds left{0};      ///< until the latch expires
-  /// With several servers: distinguishes this latch from others that have had its name.
-  std::string generation{};
+  std::int64_t arrived = 0;  ///< at most `count`: who comes later is not recorded
+  milliseconds left{0};      ///< until it ends
   bool open() const { return arrived >= count; }
 };
 

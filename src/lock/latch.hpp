@@ -28,18 +28,10 @@ constexpr std::int64_t largest_latch = 1'000'000;
 struct LatchTerms {
   std::int64_t count = 0;
   milliseconds ttl{0};
-  std::string generation{};  ///< see LatchState
 };
 
-/// A new mark that distinguishes a latch from earlier ones of its name: a time and a random part,
-/// so that a later mark is larger.
-std::string new_generation();
-
-/// When a generation was made, by its maker's clock; for any other text, the earliest time.
-WallTime made_at(const std::string& generation);
-
-/// An engine's count-down latches, separate from the locks of the same keys. One thread at a time
-/// may use it. All requests may be repeated, and callers repeat them if an answer is lost.
+/// A place where count-down latches live, apart from the locks of the same keys: what every engine
+/// answers. One thread at a time. All requests may be repeated, and are, where an answer is lost.
 class Latches {
  public:
   virtual ~Latches() = default;

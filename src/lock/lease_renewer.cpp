@@ -10,6 +10,7 @@
 #include "base/text.hpp"
 #include "base/thread.hpp"
 #include "base/wait.hpp"
+
 namespace dlock {
 namespace {
 

@@ -16,6 +16,7 @@
 #include "base/fd.hpp"
 #include "base/wait.hpp"
 #include "lock/store.hpp"
+
 namespace dlock {
 
 /// A claim that was granted.

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "lock/latch.hpp"
 #include "lock/store.hpp"
 
 namespace dlock {
@@ -27,27 +26,13 @@ struct Standing {
   std::optional<ClockReading> clock{};  ///< the last one, if the server has sent any
 };
 
-/// One server's part of a latch.
-struct LatchPart {
-  LatchState state;
-  std::vector<ArrivalId> arrived;  ///< the requested arrivals, in the order of this server
-};
-
-/// A latch that a member must drop because the majority has another latch of that name.
-struct Displaced {
-  std::string generation;
-  /// Its arrivals count for the new latch: both were opened at the same time for the same purpose.
-  bool arrivals_stay = false;
-};
-
-/// One of several independent servers that decide by majority: a Store, FenceRegister and Latches
-/// with additional operations for a quorum. Its acquire() is for a client that uses only this
-/// server.
+/// One of several independent servers of which a majority decides: Store, FenceRegister, and
+/// what a majority needs beside. Its acquire() is for a client that uses it alone.
 ///
-/// renew(): if the hold's fence is smaller than the one that `terms` says it was granted with, and
-/// the server has given out no larger one since, the hold and the server adopt that fence. The
-/// answer has the hold's fence after this.
-class Member : public Store, public FenceRegister, public Latches {
+/// renew(): where a hold's fence is smaller than the one that `terms` says it was granted with, and
+/// no larger one was given out since, hold and server take that over; the answer has the fence that
+/// the hold has then.
+class Member : public Store, public FenceRegister {
  public:
   /// Like acquire(), but a new owner's fence is max(last + 1, `proposal` limited to a minute from
   /// the server's clock). If the token already has a hold, the answer has the fence of that hold.
@@ -77,20 +62,7 @@ class Member : public Store, public FenceRegister, public Latches {
   virtual std::vector<Holder> evict_seen(const LockKey& key, const std::vector<Holder>& seen,
                                          const Who& by, const CallOptions& call_options) = 0;
 
-  /// Like open_latch(), for a latch at which these clients are known to have arrived. It replaces
-  /// the `displaced` latch, if that exists; a latch of any other generation stays. Listeners at a
-  /// member are notified of each arrival, because other arrivals may be known elsewhere.
-  virtual LatchState mend_latch(const LockKey& key, const LatchTerms& terms,
-                                const std::optional<Displaced>& displaced,
-                                const std::vector<ArrivalId>& arrived,
-                                const CallOptions& call_options) = 0;
-
-  /// Like look_at_latch(), with the arrivals at this server after the first `known`, or the first
-  /// few of them.
-  virtual std::optional<LatchPart> read_latch(const LockKey& key, std::size_t known, bool listen,
-                                              const CallOptions& call_options) = 0;
-
-  /// The standing according to the last answer.
+  /// As of the last answer.
   virtual Standing standing() const = 0;
 };
 

@@ -5,6 +5,7 @@
 
 #include "base/text.hpp"
 #include "base/wait.hpp"
+
 namespace dlock {
 
 std::optional<Wake::Reason> end_of_sleep(Deadline until, int cancel_fd) {

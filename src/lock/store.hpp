@@ -13,6 +13,7 @@
 #include "base/wait.hpp"
 #include "lock/claim.hpp"
 #include "lock/grant.hpp"
+
 namespace dlock {
 
 /// A server that is silent for this long counts as unreachable, whatever the request.

@@ -57,8 +57,10 @@ void look_up_aside(const std::shared_ptr<Lookup>& lookup, const std::string& hos
   }).detach();
 }
 
-std::vector<SocketAddress> resolve_in_time(const std::string& host, int port,
-                                           const CallOptions& call_options) {
+}  // namespace
+
+std::vector<SocketAddress> resolve(const std::string& host, int port,
+                                   const CallOptions& call_options) {
   std::vector<SocketAddress> found;
   if (look_up(host, port, AI_NUMERICHOST, found) == 0) return found;
   const auto lookup = std::make_shared<Lookup>();
@@ -81,9 +83,11 @@ std::vector<SocketAddress> resolve_in_time(const std::string& host, int port,
   return lookup->addresses;
 }
 
-std::vector<std::string> in_digits(const std::vector<SocketAddress>& addresses) {
+std::vector<std::string> resolve_in_digits(const std::string& host,
+                                           const CallOptions& call_options) {
+  constexpr int any_port = 1;
   std::vector<std::string> texts;
-  for (const SocketAddress& each : addresses) {
+  for (const SocketAddress& each : resolve(host, any_port, call_options)) {
     std::array<char, NI_MAXHOST> text{};
     const auto* address = reinterpret_cast<const sockaddr*>(&each.storage);
     const int fault = getnameinfo(address, each.length, text.data(),
@@ -91,27 +95,6 @@ std::vector<std::string> in_digits(const std::vector<SocketAddress>& addresses) 
     if (fault == 0) texts.emplace_back(text.data());
   }
   return texts;
-}
-
-}  // namespace
-
-std::vector<SocketAddress> resolve(const std::string& host, int port,
-                                   const CallOptions& call_options,
-                                   const AddressListener& listener) {
-  try {
-    auto addresses = resolve_in_time(host, port, call_options);
-    if (listener) listener(in_digits(addresses));
-    return addresses;
-  } catch (const Error& error) {
-    if (listener && error.kind() != ErrorKind::interrupted) listener({});
-    throw;
-  }
-}
-
-std::vector<std::string> resolve_in_digits(const std::string& host,
-                                           const CallOptions& call_options) {
-  constexpr int any_port = 1;
-  return in_digits(resolve_in_time(host, any_port, call_options));
 }
 
 }  // namespace dlock

@@ -2,7 +2,6 @@
 
 #include <sys/socket.h>
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,15 +14,11 @@ struct SocketAddress {
   socklen_t length = 0;
 };
 
-/// Called with the addresses of a host, as digits; with none if it does not resolve.
-using AddressListener = std::function<void(std::vector<std::string> addresses)>;
-
-/// Returns all addresses of `host`, in the resolver's order. getaddrinfo(3) has no deadline, so it
-/// runs in a thread of its own unless the host is an address; a thread that does not answer in time
-/// is left behind. Throws Error{unavailable}. `listener` may be empty.
+/// Every address `host` resolves to, in the resolver's order. getaddrinfo(3) knows no deadline, so
+/// unless the host is a plain address it runs in a thread of its own, which is left behind if it
+/// does not answer in time. Throws Error{unavailable}.
 std::vector<SocketAddress> resolve(const std::string& host, int port,
-                                   const CallOptions& call_options,
-                                   const AddressListener& listener);
+                                   const CallOptions& call_options);
 
 /// Returns the addresses as digits, for a library that would wait for the resolver without a
 /// deadline.

@@ -14,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "base/wait.hpp"
+
 namespace dlock {
 namespace {
 
@@ -118,11 +119,9 @@ Socket Socket::open(const SocketAddress& address, const CallOptions& call_option
   return {std::move(socket), address};
 }
 
-Socket Socket::connect(const Endpoint& endpoint, const CallOptions& call_options,
-                       const AddressListener& on_resolved) {
-  const auto addresses = endpoint.is_unix()
-                             ? std::vector{unix_address(endpoint.socket_path)}
-                             : resolve(endpoint.host, endpoint.port, call_options, on_resolved);
+Socket Socket::connect(const Endpoint& endpoint, const CallOptions& call_options) {
+  const auto addresses = endpoint.is_unix() ? std::vector{unix_address(endpoint.socket_path)}
+                                            : resolve(endpoint.host, endpoint.port, call_options);
   int told = 0;
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     int error = 0;
@@ -221,9 +220,8 @@ constexpr const char* write_rediss = "it speaks TLS: write rediss:// in place of
 
 }  // namespace
 
-Stream Stream::connect(const Endpoint& endpoint, const CallOptions& call_options,
-                       const AddressListener& on_resolved) {
-  Stream stream(Socket::connect(endpoint, call_options, on_resolved));
+Stream Stream::connect(const Endpoint& endpoint, const CallOptions& call_options) {
+  Stream stream(Socket::connect(endpoint, call_options));
   if (endpoint.tls) {
     stream.tls_ = std::make_unique<TlsSession>(endpoint);
     try {

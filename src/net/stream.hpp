@@ -10,17 +10,16 @@
 #include "base/wait.hpp"
 #include "net/resolve.hpp"
 #include "net/tls.hpp"
+
 namespace dlock {
 
 /// A connected TCP or Unix socket, used by Stream. Every call has a deadline and can be
 /// interrupted; it then throws Error{unavailable} or Error{interrupted}.
 class Socket {
  public:
-  /// Tries every address of the host, each for its share of the time left. `on_resolved` as in
-  /// resolve().
-  static Socket connect(const Endpoint& endpoint, const CallOptions& call_options,
-                        const AddressListener& on_resolved);
-  /// Opens another socket to the same address.
+  /// Tries every address the host resolves to, each for its share of the time left.
+  static Socket connect(const Endpoint& endpoint, const CallOptions& call_options);
+  /// Another one, to the address this one leads to.
   Socket again(const CallOptions& call_options) const;
 
   /// Whether the peer is known to have closed the connection; bytes that arrived before can still
@@ -62,10 +61,9 @@ class Socket {
 /// not be used after it.
 class Stream {
  public:
-  /// Connects and does the TLS handshake within the same time. It may also throw Error{usage} about
-  /// TLS files. `on_resolved` as in resolve().
-  static Stream connect(const Endpoint& endpoint, const CallOptions& call_options,
-                        const AddressListener& on_resolved);
+  /// Connects, and with TLS does the handshake, within the same time. Throws Error{usage} too,
+  /// about files that the settings of TLS name.
+  static Stream connect(const Endpoint& endpoint, const CallOptions& call_options);
 
   /// Whether the peer is known to have closed the stream; bytes that arrived before can still be
   /// read.

@@ -12,6 +12,7 @@
 #include "base/text.hpp"
 #include "net/openssl.hpp"
 #include "net/tls_files.hpp"
+
 namespace dlock {
 namespace {
 

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/text.hpp"
+
 namespace dlock {
 namespace {
 

@@ -10,6 +10,7 @@
 #include "base/duration.hpp"
 #include "base/text.hpp"
 #include "output/columns.hpp"
+
 namespace dlock {
 namespace {
 

@@ -6,6 +6,7 @@
 
 #include "lock/grant.hpp"
 #include "output/screen.hpp"
+
 namespace dlock {
 
 /// One line of `inspect --all-kinds`: a holder of a lock of dlock or of another library.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <iterator>
 #include <string_view>
 
 #include "base/error.hpp"
@@ -31,13 +32,23 @@ void write_line(Priority priority, const std::string& text) {
   write_all(STDERR_FILENO, grade + "dlock: " + text + "\n");
 }
 
-/// Whether `key` is a word of `text`.
+/// After these words messages name a key; elsewhere it may be a common word.
+constexpr std::string_view before_a_key[] = {": ",    "for ",     "from ",    "held ",  "latch ",
+                                             "lost ", "matches ", "release ", "renews "};
+
+/// Whether `text` names `key`.
 bool names(const std::string& text, const std::string& key) {
+  const auto names_next = [](std::string_view before) {
+    return before.empty() ||
+           std::any_of(std::begin(before_a_key), std::end(before_a_key),
+                       [&](std::string_view last) { return before.ends_with(last); });
+  };
   const auto ends_word = [&](std::size_t at) {
     return at >= text.size() || std::string_view(" ,;:").find(text[at]) != std::string_view::npos;
   };
   for (auto at = text.find(key); at != std::string::npos; at = text.find(key, at + 1)) {
-    if ((at == 0 || text[at - 1] == ' ') && ends_word(at + key.size())) return true;
+    const std::string_view before = std::string_view(text).substr(0, at);
+    if (names_next(before) && ends_word(at + key.size())) return true;
   }
   return false;
 }

@@ -19,6 +19,7 @@
 #include "base/fd.hpp"
 #include "base/text.hpp"
 #include "output/log.hpp"
+
 namespace dlock {
 namespace {
 

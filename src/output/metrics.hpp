@@ -7,6 +7,7 @@
 
 #include "lock/grant.hpp"
 #include "output/json.hpp"
+
 namespace dlock {
 
 /// Text in the exposition format of Prometheus, version 0.0.4: times in seconds, and a HELP and a

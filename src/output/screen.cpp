@@ -11,6 +11,7 @@
 #include "base/text.hpp"
 #include "output/columns.hpp"
 #include "output/log.hpp"
+
 namespace dlock {
 namespace {
 

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+
 namespace dlock {
 
 /// The meaning of a part of the output, shown as a colour.

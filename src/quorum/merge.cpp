@@ -15,7 +15,7 @@ bool is_same(const Holder& a, const Holder& b) {
 
 bool is_same(const Waiter& a, const Waiter& b) { return a.owner == b.owner && a.who == b.who; }
 
-/// The members' views of one owner, waiter or latch.
+/// One owner or waiter, as the members see it.
 template <typename One>
 using Views = std::vector<One>;
 
@@ -80,36 +80,17 @@ Waiter agreed(const Views<Waiter>& views) {
   return waiter;
 }
 
-/// The latch that most servers have, with the arrivals that a majority knows: an arrival at fewer
-/// servers may be forgotten. Empty if the silent servers cannot complete a majority for it.
-std::optional<LatchState> agreed(const Views<LatchState>& views, std::size_t servers,
-                                 std::size_t silent) {
-  std::map<std::pair<std::int64_t, std::string>, Views<LatchState>> latches;
-  for (const LatchState& view : views) latches[{view.count, view.generation}].push_back(view);
-  const auto most = std::max_element(
-      latches.begin(), latches.end(),
-      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
-  const std::size_t majority = servers / 2 + 1;
-  if (most == latches.end() || most->second.size() + silent < majority) return std::nullopt;
-  const auto arrived = -ranked<std::int64_t>(most->second, majority,
-                                             [](const LatchState& view) { return -view.arrived; });
-  const auto left = -ranked<milliseconds>(most->second, majority,
-                                          [](const LatchState& view) { return -view.left; });
-  return LatchState{most->first.first, arrived, left};
-}
-
 struct Filed {
   std::vector<Views<Holder>> holders;
   std::vector<Views<Waiter>> waiters;
-  Views<LatchState> latches;
-  std::optional<LastGrant> last;  ///< the one with the largest fence
+  std::optional<LastGrant> last;  ///< that with the largest fence
 };
 
 /// Leaves out holders and waiters with so few votes that the silent servers cannot supply the rest.
 /// A holder that waits at members without its hold is not listed as a waiter.
 KeyState finish(const LockKey& key, const Filed& filed, std::size_t servers, std::size_t silent) {
   const auto enough = servers / 2 + 1 - std::min(silent, servers / 2);
-  KeyState state{key, {}, {}, agreed(filed.latches, servers, silent)};
+  KeyState state{key, {}, {}};
   for (const auto& views : filed.holders) {
     const auto needed = votes_for(views, servers);
     if (views.size() + silent >= needed) state.holders.push_back(agreed(views, servers, needed));
@@ -149,7 +130,6 @@ std::vector<KeyState> merged_states(const Query& query,
       Filed& filed = by_key[state.key];
       file(filed.holders, state.holders);
       file(filed.waiters, state.waiters);
-      if (state.latch) filed.latches.push_back(*state.latch);
       const bool later = state.last && (!filed.last || filed.last->fence < state.last->fence);
       if (later) filed.last = state.last;
     }

@@ -45,30 +45,14 @@ struct FenceRecord {
   LockKey resource;
   Fence fence;
 };
-struct LatchMending {
-  LockKey key;
-  LatchTerms terms;
-  std::optional<Displaced> displaced;
-  std::vector<ArrivalId> arrived;
-};
-struct Arrival {
-  LockKey key;
-  ArrivalId id;
-};
-struct LatchReading {
-  LockKey key;
-  std::size_t known = 0;
-  bool listen = false;
-};
-using NodeRequest = std::variant<Vote, Renewal, Rejoining, Release, HolderQuery, Eviction,
-                                 Inspection, FenceRecord, LatchMending, Arrival, LatchReading>;
+using NodeRequest =
+    std::variant<Vote, Renewal, Rejoining, Release, HolderQuery, Eviction, Inspection, FenceRecord>;
 
-/// The response to a request: an Answer to a Vote, a Renewed to Renewal and Rejoining, an optional
-/// LatchPart to the requests about latches. A Wake comes unasked, after a waiting Vote was refused
-/// or a LatchReading that listens was answered; an Error in its place means that the subscription
+/// The response to it: of a Vote an Answer, of Renewal and Rejoining a Renewed. A Wake comes
+/// unasked, after a waiting Vote was refused; an Error in place of one means that the news channel
 /// broke.
 using Response = std::variant<Answer, Renewed, ReleaseResult, std::vector<Holder>,
-                              std::vector<KeyState>, Fence, std::optional<LatchPart>, Wake, Error>;
+                              std::vector<KeyState>, Fence, Wake, Error>;
 
 struct NodeReply {
   std::size_t member = 0;

@@ -7,12 +7,11 @@
 
 namespace dlock {
 
-Nodes::Nodes(std::unique_ptr<NodeClients> clients, std::shared_ptr<const DuplicateServers> doubles)
+Nodes::Nodes(std::unique_ptr<NodeClients> clients)
     : clients_(std::move(clients)),
       asked_(clients_->size()),
       late_(clients_->size()),
-      clocks_(clients_->size()),
-      doubles_(std::move(doubles)) {}
+      clocks_(clients_->size()) {}
 
 void Nodes::ask(std::size_t node, const std::optional<HoldName>& about, NodeRequest request,
                 Deadline deadline) {
@@ -94,11 +93,6 @@ void Nodes::tell_sent_release(const Answers& answers, const CallOptions& call_op
   }
 }
 
-std::size_t Nodes::owing() const {
-  return static_cast<std::size_t>(std::count_if(
-      asked_.begin(), asked_.end(), [](const Asked& asked) { return asked.request != 0; }));
-}
-
 void Nodes::begin_anew() {
   clients_->begin_anew();
   asked_.assign(size(), {});
@@ -110,7 +104,9 @@ void Nodes::check_identity(NodeReply& reply) {
   if (process.empty()) return;
   const auto known = nodes_by_process_.try_emplace(process, reply.member).first->second;
   if (known != reply.member) {
-    reply.response = one_server(known, reply.member);
+    reply.response = Error(ErrorKind::usage, name(std::min(known, reply.member)) + " and " +
+                                                 name(std::max(known, reply.member)) +
+                                                 " are the same server: name each once");
     return;
   }
   // A good server that has become a bad one, such as a replica, was named rightly.
@@ -118,37 +114,6 @@ void Nodes::check_identity(NodeReply& reply) {
   if (error != nullptr && error->kind() == ErrorKind::usage) {
     reply.response = Error(ErrorKind::unavailable, error->what());
   }
-}
-
-Error Nodes::one_server(std::size_t one, std::size_t other) const {
-  return Error(ErrorKind::usage, name(std::min(one, other)) + " and " + name(std::max(one, other)) +
-                                     " are the same server: name each once");
-}
-
-void Nodes::await_doubles(const CallOptions& call_options,
-                          const std::function<bool(std::size_t)>& is_awaited) {
-  // Servers on one host answer at about the same time, or hang. A name that takes longer is refused
-  // when its server answers.
-  constexpr milliseconds longest_wait{200};
-  const auto known = std::exchange(doubles_, nullptr);
-  if (!known) return;
-  const auto until = std::min(call_options.deadline, later(BootClock::now(), longest_wait));
-  known->await_addresses(until, call_options.cancel_fd);
-  refuse_shown(*known);
-  const auto doubles = known->possible();
-  for (std::size_t i = 0; i < doubles.size(); ++i) {
-    while (doubles[i] && is_awaited(i)) {
-      if (!hear(until, call_options.cancel_fd)) return;
-    }
-  }
-}
-
-void Nodes::refuse_doubles() const {
-  if (doubles_) refuse_shown(*doubles_);
-}
-
-void Nodes::refuse_shown(const DuplicateServers& doubles) const {
-  if (const auto shown = doubles.shown()) throw one_server(shown->first, shown->second);
 }
 
 void Nodes::note_trouble(const NodeReply& reply) {

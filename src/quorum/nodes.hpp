@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/duplicate_servers.hpp"
 #include "quorum/node_clients.hpp"
 #include "quorum/server_clocks.hpp"
 
@@ -41,9 +40,7 @@ class Nodes {
  public:
   using Answers = std::vector<std::optional<NodeReply>>;  ///< one for each node, if it came
 
-  /// `doubles`: nodes that may be other nodes under a second name.
-  explicit Nodes(std::unique_ptr<NodeClients> clients,
-                 std::shared_ptr<const DuplicateServers> doubles = nullptr);
+  explicit Nodes(std::unique_ptr<NodeClients> clients);
 
   void report_to(HoldListener* listener) { listener_ = listener; }
 
@@ -72,8 +69,7 @@ class Nodes {
   std::optional<HoldName> hold_owed_beside(const HoldName& name) const;
   /// Raises call_options.sent if a release was sent to a node that did not answer it.
   void tell_sent_release(const Answers& answers, const CallOptions& call_options) const;
-  std::size_t owing() const;  ///< how many nodes owe a reply
-  /// See NodeClients; this also forgets the requests.
+  /// As NodeClients has it; what was asked is forgotten here, too.
   void begin_anew();
 
   /// Marks a node that did not answer in time, until it answers again.
@@ -81,14 +77,7 @@ class Nodes {
 
   const ServerClocks& clocks() const { return clocks_; }
 
-  /// Waits, once and for a moment, for the nodes that may be duplicates and owe an answer, as
-  /// `is_awaited` says. Throws Error{usage} if two are one server.
-  void await_doubles(const CallOptions& call_options,
-                     const std::function<bool(std::size_t)>& is_awaited);
-  /// Throws Error{usage} if two names are known to lead to one server.
-  void refuse_doubles() const;
-
-  /// The latest errors of the nodes. Each kind is returned once for each node.
+  /// The latest errors of the nodes, each kind once for each node.
   std::vector<Error> take_troubles();
   /// The kind of this node's latest error, which then counts as reported; nothing if there is no
   /// new one.
@@ -103,15 +92,12 @@ class Nodes {
 
   void check_identity(NodeReply& reply);
   void note_trouble(const NodeReply& reply);
-  void refuse_shown(const DuplicateServers& doubles) const;
-  Error one_server(std::size_t one, std::size_t other) const;
 
   std::unique_ptr<NodeClients> clients_;
   HoldListener* listener_ = nullptr;
   std::vector<Asked> asked_;
   std::vector<bool> late_;
   ServerClocks clocks_;
-  std::shared_ptr<const DuplicateServers> doubles_;  ///< null once they were waited for
   std::map<std::string, std::size_t> nodes_by_process_;
   std::map<std::size_t, Error> untold_;
   std::set<std::pair<std::size_t, ErrorKind>> told_;

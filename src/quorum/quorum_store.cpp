@@ -21,12 +21,11 @@ constexpr int tries_of_a_leader = 4;
 
 }  // namespace
 
-QuorumStore::QuorumStore(std::unique_ptr<NodeClients> nodes,
-                         std::shared_ptr<const DuplicateServers> doubles)
-    : QuorumStore(std::make_unique<Nodes>(std::move(nodes), std::move(doubles))) {}
+QuorumStore::QuorumStore(std::unique_ptr<NodeClients> nodes)
+    : QuorumStore(std::make_unique<Nodes>(std::move(nodes))) {}
 
 QuorumStore::QuorumStore(std::unique_ptr<Nodes> nodes)
-    : QuorumFenceRegister(*nodes), QuorumLatches(*nodes), nodes_(std::move(nodes)) {
+    : QuorumFenceRegister(*nodes), nodes_(std::move(nodes)) {
   nodes_->report_to(this);
 }
 
@@ -74,12 +73,12 @@ Answer QuorumStore::acquire(const Claim& claim, const Ask& asked, const CallOpti
   for (int tries = 1;; ++tries) {
     if (auto grant = round.await_decision(call_options)) {
       pauses_.erase(claim.key);
-      let_out(quorum_hold, call_options);
+      let_out(quorum_hold);
       grant->margin = quorum_hold.margin = margin_of(quorum_hold, *nodes_);
       return std::move(*grant);
     }
-    refuse_doubles(quorum_hold);
-    // The answers have told the clocks: now the ticket can be the same at all members.
+    refuse_misused(quorum_hold);
+    // The answers have told the clocks: now its place can be the same everywhere.
     if (!std::exchange(has_ticket, take_ticket(quorum_hold)) && has_ticket && ask.wait) {
       round.ask_for_votes(ask, call_options.deadline);
       continue;
@@ -146,21 +145,18 @@ void QuorumStore::on_news(const NodeReply& reply) {
   node_vote.fence = wake.grant ? wake.grant->fence : Fence{};
 }
 
-/// Checks for duplicate servers before an acquired lock is reported.
-void QuorumStore::let_out(const QuorumHold& quorum_hold, const CallOptions& call_options) {
-  nodes_->await_doubles(call_options,
-                        [&](std::size_t i) { return quorum_hold.node_votes[i].awaited; });
-  // The replies that have arrived meanwhile count for the margin.
+/// Before an acquired lock is reported: what else has arrived tells how it stands.
+void QuorumStore::let_out(const QuorumHold& quorum_hold) const {
   nodes_->hear_arrived();
-  refuse_doubles(quorum_hold);
+  refuse_misused(quorum_hold);
 }
 
-void QuorumStore::refuse_doubles(const QuorumHold& quorum_hold) const {
+/// A server that is named twice, or is a replica.
+void QuorumStore::refuse_misused(const QuorumHold& quorum_hold) {
   for (const NodeVote& node_vote : quorum_hold.node_votes) {
     if (node_vote.trouble && node_vote.trouble->kind() == ErrorKind::usage)
       throw Error(*node_vote.trouble);
   }
-  nodes_->refuse_doubles();
 }
 
 /// Returns why the claim was not acquired, and releases its votes if needed. `for_good`: nobody
@@ -280,7 +276,7 @@ Renewed QuorumStore::renew(const Claim& claim, const RenewalTerms& terms,
   while (true) {
     if (auto grant = round.decided(call_options.deadline)) {
       pauses_.erase(claim.key);
-      if (is_new) let_out(quorum_hold, call_options);
+      if (is_new) let_out(quorum_hold);
       grant->margin = quorum_hold.margin;
       return {std::move(grant)};
     }

@@ -12,7 +12,6 @@
 #include "quorum/nodes.hpp"
 #include "quorum/quorum_fence_register.hpp"
 #include "quorum/quorum_hold.hpp"
-#include "quorum/quorum_latches.hpp"
 #include "quorum/renewal_turns.hpp"
 
 namespace dlock {
@@ -31,22 +30,15 @@ namespace dlock {
 /// at all members. Until an answer has told a clock, p is this host's wall clock, and there is no
 /// ticket.
 ///
-/// The exchanges with the members that a grant takes: a claim is admitted once as many members as
-/// it needs have granted it, each by an answer or by a message. The request whose answer admitted
-/// it counts, if it was an answer, and so does each later request to a member until that many have
-/// confirmed that they store its fence. Usually this is one exchange, also for a hand-over: the
-/// messages tell the fence, and the confirmation raises it. If the votes differ in the fence, it is
-/// two.
-class QuorumStore final : public Store,
-                          public QuorumFenceRegister,
-                          public QuorumLatches,
-                          private HoldListener {
+/// How many exchanges with the members a grant takes: a claim is let in once as many members as it
+/// needs have granted it, each by an answer or by a message. What counts is the request whose
+/// answer let it in, if that was an answer, and each request to a member from then on until that
+/// many have said themselves that they store its fence. It is one as a rule, also for what is
+/// handed over: the messages tell the fence, and what confirms it raises it. Where the answers to
+/// votes differ in the fence, it is two.
+class QuorumStore final : public Store, public QuorumFenceRegister, private HoldListener {
  public:
-  /// `doubles`: members that may be others of them under a second name. Before a lock is acquired,
-  /// the store waits once, for a moment, for their addresses and then for their answers, to refuse
-  /// a server that is named twice.
-  explicit QuorumStore(std::unique_ptr<NodeClients> nodes,
-                       std::shared_ptr<const DuplicateServers> doubles = nullptr);
+  explicit QuorumStore(std::unique_ptr<NodeClients> nodes);
   ~QuorumStore() override;
   QuorumStore(const QuorumStore&) = delete;
   QuorumStore& operator=(const QuorumStore&) = delete;
@@ -83,8 +75,8 @@ class QuorumStore final : public Store,
                                                                const CallOptions& call_options);
   Refusal split(const HoldName& name);
   milliseconds next_pause(const LockKey& key);
-  void let_out(const QuorumHold& quorum_hold, const CallOptions& call_options);
-  void refuse_doubles(const QuorumHold& quorum_hold) const;
+  void let_out(const QuorumHold& quorum_hold) const;
+  static void refuse_misused(const QuorumHold& quorum_hold);
 
   std::unique_ptr<Nodes> nodes_;
   std::map<HoldName, QuorumHold> quorum_holds_;

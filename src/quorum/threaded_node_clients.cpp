@@ -14,14 +14,8 @@ struct Task {
   bool is_release() const { return std::holds_alternative<Release>(request); }
 };
 
-/// The subject of a member's messages: a claim in a queue, or a latch.
-using Subject = std::variant<Claim, LockKey>;
-
-/// The subject of the messages that the member may send after this response, if any.
-std::optional<Subject> subject_of_news(const Task& task, const Response& response) {
-  if (const auto* reading = std::get_if<LatchReading>(&task.request)) {
-    return reading->listen ? std::optional<Subject>(reading->key) : std::nullopt;
-  }
+/// Whether what the member says next is news, and of which claim in a queue.
+std::optional<Claim> subject_of_news(const Task& task, const Response& response) {
   const auto* vote = std::get_if<Vote>(&task.request);
   const auto* answer = std::get_if<Answer>(&response);
   if (vote == nullptr || !vote->ask.wait || answer == nullptr) return std::nullopt;
@@ -56,18 +50,6 @@ struct Perform {
   }
   Response operator()(const FenceRecord& record) const {
     return member.record_max(record.resource, record.fence, call_options);
-  }
-  Response operator()(const LatchMending& mending) const {
-    const auto& [key, terms, displaced, arrived] = mending;
-    return std::optional(
-        LatchPart{member.mend_latch(key, terms, displaced, arrived, call_options), {}});
-  }
-  Response operator()(const Arrival& arrival) const {
-    const auto state = member.arrive(arrival.key, arrival.id, call_options);
-    return state ? std::optional(LatchPart{*state, {}}) : std::nullopt;
-  }
-  Response operator()(const LatchReading& reading) const {
-    return member.read_latch(reading.key, reading.known, reading.listen, call_options);
   }
 };
 
@@ -247,20 +229,12 @@ class ThreadedNodeClients::NodeWorker {
 
   void listen() {
     try {
-      const Wake wake = next_wake();
+      const Wake wake = member_->sleep(*listening_, never, wake_.fd());
       if (wake.why != Wake::Reason::interrupted) say(0, wake);
     } catch (const Error& error) {
       listening_.reset();
       say(0, error);
     }
-  }
-
-  Wake next_wake() {
-    if (const auto* claim = std::get_if<Claim>(&*listening_)) {
-      return member_->sleep(*claim, never, wake_.fd());
-    }
-    const auto& latch = std::get<LockKey>(*listening_);
-    return Wake{member_->sleep_at_latch(latch, never, wake_.fd()), {}};
   }
 
   void say(std::uint64_t number, Response response) {
@@ -280,7 +254,7 @@ class ThreadedNodeClients::NodeWorker {
   Event all_released_;
   Event begun_;  ///< the thread has begun the first of them
   Event all_sent_;
-  std::optional<Subject> listening_;  ///< used only by the thread
+  std::optional<Claim> listening_;  ///< the thread's
   std::thread thread_;
 };
 

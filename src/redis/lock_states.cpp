@@ -12,6 +12,7 @@
 #include "lock/store.hpp"
 #include "redis/protocol_text.hpp"
 #include "redis/server_error.hpp"
+
 namespace dlock {
 
 std::vector<std::string> Scan::next() {

@@ -6,6 +6,7 @@
 #include "lock/store.hpp"
 #include "redis/redis_client.hpp"
 #include "redis/redis_transport.hpp"
+
 namespace dlock {
 
 /// Lists the names of one server's keys a page at a time, so that the server is never blocked for

@@ -132,11 +132,8 @@ void MemberServer::check_link() {
 }
 
 std::unique_ptr<RedisStore> redis_member(const Endpoint& server, const std::string& prefix,
-                                         LinkListener on_link, AddressListener on_resolved) {
-  RedisTerms terms{.prefix = prefix,
-                   .member = true,
-                   .on_link = std::move(on_link),
-                   .on_resolved = std::move(on_resolved)};
+                                         LinkListener on_link) {
+  RedisTerms terms{.prefix = prefix, .member = true, .on_link = std::move(on_link)};
   return std::make_unique<RedisStore>(std::make_unique<MemberServer>(server, terms), terms);
 }
 

@@ -48,9 +48,8 @@ class MemberServer final : public RedisClient {
   Standing standing_;
 };
 
-/// The locks, fence registers and latches of one server of a quorum.
+/// The locks and fence registers of one server of a quorum.
 std::unique_ptr<RedisStore> redis_member(const Endpoint& server, const std::string& prefix,
-                                         LinkListener on_link = {},
-                                         AddressListener on_resolved = {});
+                                         LinkListener on_link = {});
 
 }  // namespace dlock

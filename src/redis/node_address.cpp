@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "base/duration.hpp"
+
 namespace dlock {
 
 std::optional<NodeAddress> announced(std::string_view host, std::string_view port) {

@@ -9,6 +9,7 @@
 
 #include "base/endpoint.hpp"
 #include "lock/store.hpp"
+
 namespace dlock {
 
 /// The address of a server, as another server announced it.

@@ -199,10 +199,8 @@ Waiter parse_waiter(std::string_view value, std::int64_t ticket, std::int64_t no
 
 std::optional<LatchState> latch_of_entry(std::string_view head) {
   if (!head.starts_with('=')) return std::nullopt;
-  head.remove_prefix(1);
-  const auto count = parse_number(take_until(head, ' '), 1, largest_number);
-  if (!count) return std::nullopt;
-  return LatchState{*count, 0, {}, std::string(head)};
+  const auto count = parse_number(head.substr(1), 1, largest_number);
+  return count ? std::optional(LatchState{*count, 0, {}}) : std::nullopt;
 }
 
 std::int64_t server_number(std::string_view text, std::int64_t most) {

@@ -13,7 +13,7 @@ namespace dlock {
 RedisClient::RedisClient(std::unique_ptr<EndpointResolver> route, const RedisTerms& terms,
                          LinkQuestions questions)
     : may_move_(terms.may_move),
-      connection_(std::move(route), std::move(questions), terms.on_link, terms.on_resolved) {}
+      connection_(std::move(route), std::move(questions), terms.on_link) {}
 
 ScriptReply RedisClient::run_script(const ScriptRun& run, const CallOptions& call_options) {
   return run_script_here(run, call_options);

@@ -16,8 +16,7 @@ struct RedisTerms {
   int replicas = 0;               ///< how many must have a grant or renewal before it counts
   bool may_move = false;          ///< locks may move to another server
   bool member = false;            ///< the server is one of a quorum; see MemberServer
-  LinkListener on_link{};         ///< called by any thread that uses the store
-  AddressListener on_resolved{};  ///< likewise
+  LinkListener on_link{};         ///< called by whichever thread uses the store
 };
 
 /// Sends requests and scripts to one Redis or Valkey server, which may be the current master or a

@@ -148,7 +148,7 @@ void RedisConnection::open(const CallOptions& call_options) {
   const auto left = left_until(call_options.deadline) / (route_->may_move() ? tries : 1);
   const auto until = std::min(call_options.deadline, later(BootClock::now(), left));
   Stream stream = named(route_->may_move() ? endpoint.address() : "", [&] {
-    return Stream::connect(endpoint, {until, call_options.cancel_fd}, on_resolved_);
+    return Stream::connect(endpoint, {until, call_options.cancel_fd});
   });
   link_.emplace(std::move(endpoint), std::move(stream));
   ++links_;

@@ -44,11 +44,8 @@ class RedisConnection {
  public:
   /// If the address may move, the connection refuses a replica, whatever `questions` says.
   explicit RedisConnection(std::unique_ptr<EndpointResolver> route, LinkQuestions questions = {},
-                           LinkListener on_link = {}, AddressListener on_resolved = {})
-      : route_(std::move(route)),
-        questions_(std::move(questions)),
-        on_link_(std::move(on_link)),
-        on_resolved_(std::move(on_resolved)) {}
+                           LinkListener on_link = {})
+      : route_(std::move(route)), questions_(std::move(questions)), on_link_(std::move(on_link)) {}
 
   /// Sends all commands in one write and returns one reply for each, errors included. If a
   /// cancellation interrupts it, the next exchange first reads and drops the replies still owed, so
@@ -119,7 +116,6 @@ class RedisConnection {
   std::unique_ptr<EndpointResolver> route_;
   const LinkQuestions questions_;
   const LinkListener on_link_;
-  const AddressListener on_resolved_;
   std::optional<Link> link_;
   int links_ = 0;
   bool was_sent_twice_ = false;

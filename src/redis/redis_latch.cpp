@@ -8,61 +8,32 @@
 namespace dlock {
 namespace {
 
-LatchPart part_from(const Reply& reply) {
-  const std::string generation(word(reply, 3));
-  LatchPart part{{number(reply, 0), number(reply, 1), span(reply, 2), generation}, {}};
-  for (std::size_t i = 4; i < reply.items.size(); ++i) {
-    part.arrived.push_back({reply.items[i].text});
-  }
-  return part;
-}
-
-std::optional<LatchState> state_of(const std::optional<LatchPart>& part) {
-  return part ? std::optional(part->state) : std::nullopt;
+LatchState state_from(const Reply& reply) {
+  return {number(reply, 0), number(reply, 1), span(reply, 2)};
 }
 
 }  // namespace
 
 LatchState RedisStore::open_latch(const LockKey& key, const LatchTerms& terms,
                                   const CallOptions& call_options) {
-  return mend_latch(key, terms, std::nullopt, {}, call_options);
-}
-
-LatchState RedisStore::mend_latch(const LockKey& key, const LatchTerms& terms,
-                                  const std::optional<Displaced>& displaced,
-                                  const std::vector<ArrivalId>& arrived,
-                                  const CallOptions& call_options) {
-  std::vector<std::string> arguments{"open", std::to_string(terms.count),
-                                     std::to_string(terms.ttl.count()), published_arrivals(),
-                                     terms.generation};
-  const std::string arrivals = !displaced ? "" : displaced->arrivals_stay ? "keep" : "clear";
-  arguments.push_back(arrivals);
-  arguments.push_back(displaced ? displaced->generation : "");
-  for (const ArrivalId& id : arrived) arguments.push_back(id.text);
-  return ask_latch(key, arguments, false, call_options).value_or(LatchPart()).state;
-}
-
-std::optional<LatchPart> RedisStore::read_latch(const LockKey& key, std::size_t known, bool listen,
-                                                const CallOptions& call_options) {
-  constexpr std::size_t told_at_once = 1000;
-  const auto first = std::to_string(known + 1);
-  return ask_latch(key, {"read", first, std::to_string(known + told_at_once)}, listen,
-                   call_options);
+  const std::vector<std::string> arguments{"open", std::to_string(terms.count),
+                                           std::to_string(terms.ttl.count())};
+  return ask_latch(key, arguments, false, call_options).value_or(LatchState());
 }
 
 std::optional<LatchState> RedisStore::arrive(const LockKey& key, const ArrivalId& id,
                                              const CallOptions& call_options) {
-  return state_of(ask_latch(key, {"arrive", id.text, published_arrivals()}, false, call_options));
+  return ask_latch(key, {"arrive", id.text}, false, call_options);
 }
 
 std::optional<LatchState> RedisStore::look_at_latch(const LockKey& key, bool listen,
                                                     const CallOptions& call_options) {
-  return state_of(ask_latch(key, {"read", "1", "0"}, listen, call_options));
+  return ask_latch(key, {"read"}, listen, call_options);
 }
 
-std::optional<LatchPart> RedisStore::ask_latch(const LockKey& key,
-                                               const std::vector<std::string>& arguments,
-                                               bool listen, const CallOptions& call_options) {
+std::optional<LatchState> RedisStore::ask_latch(const LockKey& key,
+                                                const std::vector<std::string>& arguments,
+                                                bool listen, const CallOptions& call_options) {
   const std::string latch = KeyNames(terms_.prefix, key).latch;
   LinkId unanswered;
   const ScriptRun run{.text = latch_script,
@@ -93,8 +64,8 @@ std::optional<LatchPart> RedisStore::ask_latch(const LockKey& key,
   }
 }
 
-std::optional<LatchPart> RedisStore::latch_from(const LockKey& key,
-                                                const ScriptReply& reply) const {
+std::optional<LatchState> RedisStore::latch_from(const LockKey& key,
+                                                 const ScriptReply& reply) const {
   if (is_of_class(reply, "WRONGTYPE") || is_of_class(reply, "DLOCKDATA")) {
     throw Error(ErrorKind::wrong_data,
                 reply.link.client->name() + ": " + escaped(key.text) +
@@ -102,8 +73,8 @@ std::optional<LatchPart> RedisStore::latch_from(const LockKey& key,
                     ")" + redis_keys_text(terms_.prefix, key));
   }
   check(key, reply);
-  auto part = part_from(reply);
-  return part.state.count > 0 ? std::optional(std::move(part)) : std::nullopt;
+  const auto state = state_from(reply);
+  return state.count > 0 ? std::optional(state) : std::nullopt;
 }
 
 Wake::Reason RedisStore::sleep_at_latch(const LockKey& key, Deadline until, int cancel_fd) {

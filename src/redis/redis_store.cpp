@@ -11,6 +11,7 @@
 #include "redis/script_answer.hpp"
 #include "redis/server_error.hpp"
 #include "redis/slot_map.hpp"
+
 namespace dlock {
 
 ScriptReply RedisStore::run(const LockKey& key, const std::vector<std::string>& arguments,

@@ -9,16 +9,18 @@
 #include <vector>
 
 #include "lock/grant.hpp"
+#include "lock/latch.hpp"
 #include "lock/member.hpp"
 #include "redis/protocol_text.hpp"
 #include "redis/redis_client.hpp"
+
 namespace dlock {
 
-/// Locks, fence registers and latches on Redis or Valkey, however the servers are deployed. Every
-/// request is one run of the script in src/redis/lock or of the one in src/redis/latch. The
-/// functions of Member need `servers` that are one server of a quorum: see redis_member(). Owned
-/// and used by one thread at a time.
-class RedisStore final : public Member {
+/// Locks, fence registers and latches on Redis or Valkey, however its servers are deployed: every
+/// request is one run of the script in src/redis/lock, or of that in src/redis/latch. What a Member
+/// has beside a Store needs `servers` that are one of a quorum: see redis_member(). Owned and used
+/// by one thread at a time.
+class RedisStore final : public Member, public Latches {
  public:
   RedisStore(std::unique_ptr<RedisTransport> servers, RedisTerms terms)
       : terms_(std::move(terms)), servers_(std::move(servers)) {}
@@ -58,12 +60,6 @@ class RedisStore final : public Member {
   std::vector<Holder> look_at_holders(const LockKey& key, const CallOptions& call_options) override;
   std::vector<Holder> evict_seen(const LockKey& key, const std::vector<Holder>& seen, const Who& by,
                                  const CallOptions& call_options) override;
-  LatchState mend_latch(const LockKey& key, const LatchTerms& terms,
-                        const std::optional<Displaced>& displaced,
-                        const std::vector<ArrivalId>& arrived,
-                        const CallOptions& call_options) override;
-  std::optional<LatchPart> read_latch(const LockKey& key, std::size_t known, bool listen,
-                                      const CallOptions& call_options) override;
   Standing standing() const override { return servers_->standing(); }
 
  private:
@@ -99,13 +95,10 @@ class RedisStore final : public Member {
 
   /// Runs the latch's script. If an answer is lost, the request is sent again on another link,
   /// until the deadline.
-  std::optional<LatchPart> ask_latch(const LockKey& key, const std::vector<std::string>& arguments,
-                                     bool listen, const CallOptions& call_options);
-  /// The latch in a reply; nothing if there is none. Throws the meaning of an error reply.
-  std::optional<LatchPart> latch_from(const LockKey& key, const ScriptReply& reply) const;
-  /// Whether the script publishes `each` arrival at a latch or only the `last`. A member publishes
-  /// each, since others may have arrived at other servers.
-  std::string published_arrivals() const { return terms_.member ? "each" : "last"; }
+  std::optional<LatchState> ask_latch(const LockKey& key, const std::vector<std::string>& arguments,
+                                      bool listen, const CallOptions& call_options);
+  /// Nothing where there is no latch; throws what an error reply means.
+  std::optional<LatchState> latch_from(const LockKey& key, const ScriptReply& reply) const;
 
   /// Waits until enough replicas have the grant or renewal that was written on `link`. Throws
   /// Error{not_replicated}, also if the link broke, because the state is unknown then.

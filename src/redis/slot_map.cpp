@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+
 namespace dlock {
 namespace {
 

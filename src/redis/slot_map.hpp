@@ -8,6 +8,7 @@
 
 #include "redis/node_address.hpp"
 #include "redis/reply.hpp"
+
 namespace dlock {
 
 /// The answer of a Cluster node that cannot serve a key now

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <string_view>
+
 namespace dlock {
 namespace {
 

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "rule/lock_table.hpp"
+
 namespace dlock {
 
 /// One request on a table, with the steps that every kind of request does before and after its own.

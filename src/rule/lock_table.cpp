@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "rule/admission.hpp"
+
 namespace dlock {
 namespace {
 

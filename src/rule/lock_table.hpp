@@ -12,6 +12,7 @@
 #include "lock/claim.hpp"
 #include "lock/grant.hpp"
 #include "lock/store.hpp"
+
 namespace dlock {
 
 /// The time, as the rules see it: one clock for leases and the queue, and one that fences must not

@@ -20,6 +20,7 @@
 #include "base/wait.hpp"
 #include "net/resolve.hpp"
 #include "sql/mysql_error.hpp"
+
 namespace dlock {
 namespace {
 

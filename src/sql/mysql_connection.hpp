@@ -13,6 +13,7 @@
 
 #include "base/mysql_address.hpp"
 #include "base/wait.hpp"
+
 // A list for two uses: the members of LibMariaDb, and their loading.
 #define DLOCK_LIBMARIADB_FUNCTIONS(EACH) \
   EACH(mariadb_get_infov)                \

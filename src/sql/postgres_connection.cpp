@@ -13,6 +13,7 @@
 #include "base/wait.hpp"
 #include "net/resolve.hpp"
 #include "sql/tls_error.hpp"
+
 namespace dlock {
 namespace {
 

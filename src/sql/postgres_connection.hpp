@@ -10,6 +10,7 @@
 
 #include "base/endpoint.hpp"
 #include "base/wait.hpp"
+
 // A list for two uses: the members of LibPq, and their loading.
 #define DLOCK_LIBPQ_FUNCTIONS(EACH) \
   EACH(PQbackendPID)                \

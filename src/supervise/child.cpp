@@ -18,6 +18,7 @@
 #include "base/sanitized.hpp"
 #include "base/wait.hpp"
 #include "supervise/exec_image.hpp"
+
 namespace dlock {
 
 Terminal::Terminal() {

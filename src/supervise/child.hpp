@@ -12,6 +12,7 @@
 #include "supervise/exec_image.hpp"
 #include "supervise/process_tree.hpp"
 #include "supervise/signals.hpp"
+
 namespace dlock {
 
 /// The controlling terminal. The child is in dlock's process group, so it is in the foreground if

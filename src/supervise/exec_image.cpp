@@ -3,6 +3,7 @@
 #include <climits>
 #include <cstdlib>
 #include <string_view>
+
 namespace dlock {
 namespace {
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
+
 namespace dlock {
 
 /// The command that a child executes. The child finds and runs it like execvp(3): it searches PATH,

@@ -12,6 +12,7 @@
 #include "base/process.hpp"
 #include "base/text.hpp"
 #include "base/wait.hpp"
+
 namespace dlock {
 namespace {
 

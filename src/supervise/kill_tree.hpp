@@ -6,6 +6,7 @@
 #include "supervise/child.hpp"
 #include "supervise/process_tree.hpp"
 #include "supervise/signals.hpp"
+
 namespace dlock {
 
 /// The last resort for processes that dlock may not signal (a command that became root): write

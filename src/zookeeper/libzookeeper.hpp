@@ -22,7 +22,6 @@
   EACH(zoo_set_servers)                    \
   EACH(zoo_state)                          \
   EACH(zookeeper_close)                    \
-  EACH(zookeeper_get_connected_host)       \
   EACH(zookeeper_init)                     \
   EACH(zookeeper_interest)                 \
   EACH(zookeeper_process)

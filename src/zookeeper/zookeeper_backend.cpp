@@ -1,6 +1,8 @@
 #include "zookeeper/zookeeper_backend.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 #include <utility>
 
 #include "base/duration.hpp"
@@ -333,15 +335,23 @@ std::variant<std::string, Wake::Reason> ZooKeeperBackend::next_message(const std
 ZooKeeperBackend::Names ZooKeeperBackend::names(const std::string& prefix, const std::string& after,
                                                 std::size_t most, const CallOptions& call_options) {
   Deadline sent{};
-  ZooKeeperFirstRecords records(prefix_, prefix, after, most);
-  // The server may lag behind the leader, but not behind a write that it has forwarded itself.
+  // The server may lag behind the leader, but not behind a write that it has passed on itself.
   const std::vector<ZooKeeperRequest> requests{{Kind::set, directory_ + "/clock"},
-                                               {Kind::get_children, directory_, "", {}, &records}};
+                                               {Kind::get_children, directory_}};
   const auto reply = client_.ask_until_answered(requests, call_options, sent).back();
   if (!reply.ok() && reply.code != ZNONODE) {
     client_.refuse(reply.code, "list the nodes below " + escaped(directory_));
   }
-  return {{records.first().begin(), records.first().end()}, records.count()};
+  std::set<std::string> first;
+  std::size_t count = 0;
+  for (const std::string& child : reply.children) {
+    std::string record = prefix_ + percent_decoded(child);
+    if (!record.starts_with(prefix) || record <= after) continue;
+    ++count;
+    first.insert(std::move(record));
+    if (first.size() > most) first.erase(std::prev(first.end()));
+  }
+  return {{first.begin(), first.end()}, count};
 }
 
 RecordPage ZooKeeperBackend::list(const std::string& prefix, const std::string& after,

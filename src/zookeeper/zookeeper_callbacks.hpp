@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <memory>
 #include <set>
 #include <string>
@@ -34,10 +33,9 @@ struct ZooKeeperBatch {
   std::size_t pending = 0;
   /// The library refers to these until the reply to a multi-request.
   std::vector<zoo_op_result_t> results{};
-  std::size_t bytes = 0;  ///< of data and names, with the overhead of each
+  std::size_t bytes = 0;  ///< of data
 
   static constexpr std::size_t most_bytes = 5U << 20;
-  static constexpr std::size_t bytes_of_name = 64;
   bool is_too_large() const { return bytes > most_bytes; }
 
   struct Slot {
@@ -91,10 +89,6 @@ struct ZooKeeperBatch {
     ZooKeeperReply& reply = take(data, code, slot);
     take_stat(reply, stat);
     if (names == nullptr || code != ZOK) return;
-    std::for_each(names->data, names->data + names->count, [&](const char* name) {
-      slot->batch->bytes += std::strlen(name) + bytes_of_name;
-    });
-    if (slot->batch->is_too_large()) return;
     reply.children.assign(names->data, names->data + names->count);
   }
 };

@@ -49,12 +49,6 @@ struct Rights {
   ACL_vector list;
 };
 
-/// Removes the listener of a call when the call ends.
-struct NobodyListensAfter {
-  ZooKeeperSocket& socket;
-  ~NobodyListensAfter() { socket.listen("", nullptr); }
-};
-
 }  // namespace
 
 bool is_lost(int code) {
@@ -74,7 +68,6 @@ ZooKeeperClient::~ZooKeeperClient() { close(); }
 
 void ZooKeeperClient::close() {
   if (handle_ == nullptr) return;
-  socket_.give_back(fd_);
   libzookeeper().zookeeper_close(std::exchange(handle_, nullptr));
   fd_ = -1;
   watches_->changed.clear();
@@ -126,34 +119,15 @@ void ZooKeeperClient::open(const CallOptions& call_options) {
 /// must notice at once: it would count a request that it gets before among those of the next
 /// connection, and never send it.
 void ZooKeeperClient::drop_connection() {
-  if (fd_ >= 0) shutdown(fd_, SHUT_RDWR);
-  socket_.end();
-  if (!socket_.is_behind(fd_)) return;
-  let_work(0, 0);
-  if (is_open()) return;
+  if (fd_ < 0) return;
+  shutdown(fd_, SHUT_RDWR);
+  if (!is_open() && state() != associating_state) return;
+  int processed = ZOK;
+  while (processed == ZOK || processed == ZNOTHING) {
+    processed = libzookeeper().zookeeper_process(handle_, wants_read);
+  }
   ++failed_connects_;
   fd_ = -1;  // closed: another file may have the number by now
-}
-
-/// Lets the library connect and ask for a session; its socket is taken over before it reads.
-int ZooKeeperClient::let_connect(short happened) {
-  const bool lost = (happened & (POLLERR | POLLHUP)) != 0;
-  const bool connects = (happened & POLLOUT) != 0;
-  reached_ = reached_ || (connects && !lost);
-  return libzookeeper().zookeeper_process(handle_, connects || lost ? wants_write : 0);
-}
-
-int ZooKeeperClient::let_work(short happened, int interest) {
-  socket_.exchange(happened);
-  bool reads = socket_.hand_on(fd_);
-  int processed = ZOK;
-  do {
-    const int events = (interest & wants_write) | (reads ? wants_read : 0);
-    processed = libzookeeper().zookeeper_process(handle_, events);
-    socket_.follow(fd_);
-    reads = socket_.is_behind(fd_) && socket_.hand_on(fd_);
-  } while (reads && (processed == ZOK || processed == ZNOTHING));
-  return processed;
 }
 
 bool ZooKeeperClient::step(Deadline until, const CallOptions& call_options) {
@@ -165,35 +139,32 @@ bool ZooKeeperClient::step(Deadline until, const CallOptions& call_options) {
   if (fd >= 0) fcntl(fd, F_SETFD, FD_CLOEXEC);  // also for a new one with the same number
   fd_ = fd;
   if (began != ZOK) ++failed_connects_;
-  socket_.follow(fd);
-  bool is_checked = socket_.is_behind(fd);
-  if (!is_checked && fd >= 0 && state() == associating_state) {
-    socket_.take_over(fd, lib.zoo_client_id(handle_)->client_id);
-    is_checked = true;
-  }
-  pollfd fds[] = {{fd, POLLOUT, 0}, {call_options.cancel_fd, POLLIN, 0}};
-  if (is_checked) fds[0] = {socket_.server(), socket_.events(), 0};
-  // A pause of zero would be a busy loop while no server is reachable.
+  const auto events = static_cast<short>(((interest & wants_read) != 0 ? POLLIN : 0) |
+                                         ((interest & wants_write) != 0 ? POLLOUT : 0));
+  pollfd fds[] = {{fd, events, 0}, {call_options.cancel_fd, POLLIN, 0}};
+  // A pause of nothing would be a busy loop while no server can be reached.
   auto span = std::chrono::seconds(pause.tv_sec) + microseconds(pause.tv_usec);
   if (fd < 0) span = std::clamp<microseconds>(span, milliseconds(1), milliseconds(100));
-  const bool is_due = is_checked && (socket_.has_replies() || (interest & wants_write) != 0);
-  if (is_due) span = microseconds(0);
   const int ready = poll_until(fds, std::min(later(BootClock::now(), span), until));
   if (ready != 0 && fds[1].revents != 0) throw_interrupted();
   if (fd >= 0) {
-    const int processed =
-        is_checked ? let_work(fds[0].revents, interest) : let_connect(fds[0].revents);
+    const bool lost = (fds[0].revents & (POLLERR | POLLHUP)) != 0;
+    const bool associates = state() == associating_state;
+    reached_ = reached_ || associates || ((fds[0].revents & POLLOUT) != 0 && !lost);
+    const int happened = ((fds[0].revents & POLLIN) != 0 || lost ? wants_read : 0) |
+                         ((fds[0].revents & POLLOUT) != 0 || lost ? wants_write : 0);
+    const int processed = lib.zookeeper_process(handle_, happened);
     if (state() != connected_state && processed != ZOK && processed != ZNOTHING) {
       ++failed_connects_;
-      if (is_checked) ++refusals_;
-      fd_ = -1;  // closed: another file may have the number by now
+      if (associates) ++refusals_;
+      fd_ = -1;  // closed: the number may be another's by now
     }
   }
   if (is_open()) {
     refusals_ = 0;
     if (!std::exchange(counted_, true)) ++sessions_;
   }
-  return ready != 0 || is_due || BootClock::now() < until;
+  return ready != 0 || BootClock::now() < until;
 }
 
 void ZooKeeperClient::connect(const CallOptions& call_options) {
@@ -202,21 +173,26 @@ void ZooKeeperClient::connect(const CallOptions& call_options) {
   if (std::exchange(gave_up_, false)) follow_servers(call_options);
   Deadline next_server = later(BootClock::now(), longest_try);
   failed_connects_ = 0;
+  bool closes = false;
   while (!is_open()) {
     const bool in_time = step(std::min(next_server, call_options.deadline), call_options);
     if (is_open()) return;
-    // A server that has lost its data refuses a client that has seen newer data.
+    closes = closes || refusals_ > 0;
+    // A server that has lost its data takes no client that has seen more than it has.
     const bool is_refused = refusals_ > most_refusals * addresses_.count();
     if (state() == expired_state || is_refused) open(call_options);
     if (failed_connects_ >= addresses_.count()) follow_servers(call_options);
-    const bool none_there = !reached_ && failed_connects_ > addresses_.count();
+    const bool none_there = !reached_ && !closes && failed_connects_ > addresses_.count();
     if (none_there) throw_unavailable(shown_ + ": cannot connect: is it running?");
     if (BootClock::now() >= call_options.deadline) {
       gave_up_ = true;
       throw_unavailable(
-          shown_ + (reached_ ? ": there is a server, but it gives no session: is it a ZooKeeper, "
-                               "and do most of its servers run?"
-                             : ": no server could be reached in time"));
+          shown_ +
+          (closes     ? ": the server closes each connection at once: do most of its servers run, "
+                        "and is this host below its limit maxClientCnxns?"
+           : reached_ ? ": there is a server, but it gives no session: is it a ZooKeeper, and do "
+                        "most of its servers run?"
+                      : ": no server could be reached in time"));
     }
     if (in_time) continue;
     drop_connection();
@@ -284,7 +260,6 @@ void ZooKeeperClient::submit(const ZooKeeperRequest& request,
                            ZooKeeperBatch::got_data, slot.get());
       break;
     case Kind::get_children:
-      if (request.listener != nullptr) socket_.listen(request.path, request.listener);
       code = lib.zoo_aget_children2(handle_, path, 0, ZooKeeperBatch::got_names, slot.get());
       break;
     case Kind::set:
@@ -311,7 +286,6 @@ std::vector<ZooKeeperReply> ZooKeeperClient::ask(const std::vector<ZooKeeperRequ
   const auto batch = std::make_shared<ZooKeeperBatch>();
   batch->pending = requests.size();
   batch->replies.resize(requests.size(), ZooKeeperReply::of(ZCONNECTIONLOSS));
-  const NobodyListensAfter nobody_listens_after{socket_};
   for (std::size_t i = 0; i < requests.size(); ++i) submit(requests[i], batch, i);
   const Deadline given_up = later(BootClock::now(), longest_try);
   bool told = false;
@@ -336,23 +310,19 @@ std::vector<ZooKeeperReply> ZooKeeperClient::ask(const std::vector<ZooKeeperRequ
 std::vector<ZooKeeperReply> ZooKeeperClient::ask_until_answered(
     const std::vector<ZooKeeperRequest>& requests, const CallOptions& call_options,
     Deadline& sent) {
-  for (int refused = 0;;) {
+  while (true) {
     connect(call_options);
     sent = BootClock::now();
     auto replies = ask(requests, call_options);
     const bool lost = std::any_of(replies.begin(), replies.end(),
                                   [](const ZooKeeperReply& reply) { return is_lost(reply.code); });
     if (!lost) return replies;
-    // Another server may reply properly; if none does, it is useless to ask for ever.
-    if (socket_.has_refused_reply() && ++refused > addresses_.count()) refuse_lost();
     if (BootClock::now() >= call_options.deadline) refuse_lost();
   }
 }
 
 void ZooKeeperClient::refuse_lost() const {
-  throw_unavailable(shown_ + (socket_.has_refused_reply()
-                                  ? ": it sent more than dlock takes, or what is no reply to it"
-                                  : ": the connection was lost"));
+  throw_unavailable(shown_ + ": the connection was lost");
 }
 
 bool ZooKeeperClient::await_change(const std::string& path, Deadline until, int cancel_fd) {
@@ -368,7 +338,10 @@ void ZooKeeperClient::refuse(int code, const std::string& doing) const {
   const std::string said = shown_ + ": cannot " + doing + ": ";
   if (code == ZNOAUTH) {
     throw Error(ErrorKind::denied,
-                said + "no right to: name a user as in zk://USER:PASSWORD@HOST, or another chroot",
+                said + (has_login() ? "the password is wrong, or the user has no right to: check "
+                                      "both, or name another chroot"
+                                    : "no right to: name a user as in zk://USER:PASSWORD@HOST, or "
+                                      "another chroot"),
                 Cause::acl);
   }
   if (code == ZAUTHFAILED) {

@@ -13,7 +13,6 @@
 #include "base/error.hpp"
 #include "base/wait.hpp"
 #include "zookeeper/zookeeper_addresses.hpp"
-#include "zookeeper/zookeeper_socket.hpp"
 
 struct _zhandle;
 
@@ -48,15 +47,14 @@ struct ZooKeeperChange {
   std::int32_t version = -1;  ///< that check, set and remove require; -1: any
 };
 
-/// A request. All except `create` and `multi` reply with the node's times; `get_children` also with
-/// the names, unless there is a listener for them.
+/// A request; all but `create` and `multi` reply with the node's times, `get_children` with names,
+/// too.
 struct ZooKeeperRequest {
   enum class Kind { get, get_and_watch, get_children, set, create, multi };
   Kind kind = Kind::get;
   std::string path{};
   std::string data{};
   std::vector<ZooKeeperChange> changes{};  ///< of `multi`
-  ChildListener* listener = nullptr;       ///< of one `get_children` among those sent at once
 };
 
 /// Error{unavailable}: the replies to requests that were sent at once have more bytes than dlock
@@ -109,7 +107,7 @@ class ZooKeeperClient {
   /// With a login, only its user may access the nodes that this client creates.
   bool has_login() const { return servers_.front().user.has_value(); }
 
-  /// Throws that a connection was lost, and the reason as far as it is known.
+  /// Throws that a connection was lost.
   [[noreturn]] void refuse_lost() const;
 
   /// Throws the meaning of a code; `doing` is the action, as in "make the node /a".
@@ -124,8 +122,6 @@ class ZooKeeperClient {
               std::size_t index);
   void submit_multi(const ZooKeeperRequest& request, const std::shared_ptr<ZooKeeperBatch>& batch,
                     std::size_t index);
-  int let_connect(short happened);
-  int let_work(short happened, int interest);
   void drop_connection();
   int state() const;
 
@@ -135,7 +131,6 @@ class ZooKeeperClient {
   milliseconds session_;
   _zhandle* handle_ = nullptr;
   int fd_ = -1;  ///< the library's socket
-  ZooKeeperSocket socket_{};
   int sessions_ = 0;
   bool counted_ = false;  ///< whether the session of this handle was
   int failed_connects_ = 0;

@@ -26,7 +26,7 @@ ZooKeeperServerStatus ask_server(const Endpoint& endpoint, const CallOptions& ca
   ZooKeeperServerStatus server{endpoint.address()};
   try {
     const Deadline begun = BootClock::now();
-    Socket socket = Socket::connect(endpoint, call_options, {});
+    Socket socket = Socket::connect(endpoint, call_options);
     std::string request = "srvr";
     while (!request.empty() && socket.send(request, call_options)) {
     }
@@ -66,6 +66,7 @@ ZooKeeperStatus ask_zookeeper(const std::vector<Endpoint>& servers, const std::s
     status.round_trip = BootClock::now() - begun;
     status.ahead = seen.clock - wall_at(begun + status.round_trip / 2).time_since_epoch();
   } catch (const Error& error) {
+    if (error.kind() == ErrorKind::host_refused) throw;
     status.trouble = error.what();
   }
   return status;

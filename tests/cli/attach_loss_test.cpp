@@ -48,6 +48,18 @@ TEST_CASE(
   });
 }
 
+TEST_CASE("attach: why the lock was lost stays in a log that the script goes on writing") {
+  on_each_engine([](const Place& place) {
+    auto script = attached(place, "-k a -t 6s",
+                           "exec 2>log\ntrap : TERM\nwhile :; do echo works >&2; sleep 0.05; done");
+    CHECK(place.dlock({"release", "-q", "--force", "a"}).exit_code == 0);
+    CHECK(script.wait().signal == SIGKILL);
+    CHECK(holds(read_file(place.dir() / "log"), "dlock: lost a: evicted by "));
+    CHECK(holds(read_file(place.dir() / "log"), "SIGKILL follows in "));
+    CHECK(keepers_leave(script.pid()));
+  });
+}
+
 TEST_CASE("attach: a script whose lock was lost waits for no keeper when it releases") {
   on_each_engine([](const Place& place) {
     auto script = with_stubborn_child(

@@ -38,6 +38,48 @@ TEST_CASE("etcd: nobody there, or another product, is one line and 69") {
   CHECK(is_one_message(plain.err));
 }
 
+TEST_CASE("etcd: one without its gateway, and a learner, are named as such with 69") {
+  if (is_missing<EtcdServers>()) return;
+  EtcdServers etcd;
+  const auto refused = [](const std::string& url, const std::string& why) {
+    Result result;
+    CHECK(eventually([&] {
+      result = run_at(url);
+      return holds(result.err, why);
+    }));
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 69);
+    CHECK(is_one_message(result.err));
+    CHECK(holds(result.err, "dlock: a: " + url + ": "));
+    const auto examined = doctor_at(url);
+    CHECK(holds(examined.out, why));
+    CHECK_FALSE(holds(examined.out, "firewall"));
+  };
+  const UnusedPort client, peer;
+  const TempDir dir;
+  const std::string peer_url = "http://127.0.0.1:" + std::to_string(peer.number());
+  const std::string learner = "127.0.0.1:" + std::to_string(client.number());
+  const auto added =
+      etcd.ask("cluster/member/add", {{"peerURLs", {peer_url}}, {"isLearner", true}});
+  std::string cluster = "learner=" + peer_url;
+  for (const auto& member : added.at("members")) {
+    const auto name = member.value("name", "");
+    if (!name.empty()) cluster += "," + name + "=" + member.at("peerURLs").at(0).get<std::string>();
+  }
+  ProcessOptions how;
+  how.merge = true;
+  const Process process(
+      {"/usr/bin/etcd", "--name", "learner", "--data-dir", dir / "data", "--listen-client-urls",
+       "http://" + learner, "--advertise-client-urls", "http://" + learner, "--listen-peer-urls",
+       peer_url, "--initial-advertise-peer-urls", peer_url, "--initial-cluster", cluster,
+       "--initial-cluster-state", "existing", "--log-level", "error"},
+      how);
+  refused("etcd://" + learner, "it is a learner");
+  etcd.kill_hard(0);
+  etcd.start(0, {"--enable-grpc-gateway=false"});
+  refused(etcd.url(), "--enable-grpc-gateway=false");
+}
+
 TEST_CASE("etcd: a password without TLS to another host is warned of") {
   const auto far = dlock({"run", "-n", "-t", "600ms", "-k", "a", "--", "true"},
                          at("etcd://u:pw-of-it@nowhere.invalid"));

@@ -441,6 +441,9 @@ TEST_CASE("holding: each line about a lock names its key, and none does so twice
   CHECK(holds(waiter.err(), "\ndlock: nightly, weekly: unix://"));
   const auto refused = place.dlock({"run", "-n", "-k", "weekly", "--", "true"});
   CHECK(refused.err.starts_with("dlock: weekly: unix://"));
+  // The message has this word, too.
+  const auto common = place.dlock({"run", "-n", "-k", "connect", "--", "true"});
+  CHECK(common.err.starts_with("dlock: connect: unix://"));
   CHECK(refused.exit_code == 69);
   place.server().restart();
   REQUIRE(eventually(

@@ -56,6 +56,22 @@ TEST_CASE("latch: four arrive, and the one that waits goes on") {
   });
 }
 
+TEST_CASE("latch: a majority of servers keeps none, 64, which names what does") {
+  const Place place(Engine::local);
+  for (const char* verb : {"open", "arrive", "wait"}) {
+    std::vector<std::string> words = latch(verb, {});
+    if (words[1] == "open") words.push_back("--count=2");
+    for (const char* port : {"1", "2", "3"}) {
+      words.push_back(std::string("--server=redis://127.0.0.1:") + port);
+    }
+    const auto refused = place.dlock(words);
+    CHECK(refused.exit_code == 64);
+    CHECK(refused.err ==
+          "dlock: build: a majority of servers keeps no latch: name one of them, or an engine "
+          "that replicates: Sentinel, a Cluster, a database, etcd or ZooKeeper\n");
+  }
+}
+
 TEST_CASE("latch: more wait than the one that opens it may have files open") {
   const Place place(Engine::local);
   ProcessOptions options;

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/lies.hpp"
+#include "support/lying_relay.hpp"
 
 namespace dlock::test {
 
@@ -17,22 +17,17 @@ class LiedTo {
   virtual std::vector<Address> servers() const = 0;
   /// The URL for dlock with a relay at these addresses, one for each server.
   virtual std::string url(const std::vector<Address>& relayed) const = 0;
-  /// Removes all locks, if only this thread uses the servers.
+  /// Nothing is held there any more.
   virtual void clear() const {}
-  /// The key for `letter`; on shared servers no other run uses it.
+  /// A name for each `letter`.
   virtual std::string key(char letter) const { return std::string(1, letter); }
-  /// Which servers lie, and their protocol.
+  /// Which of the servers lie.
   virtual LiePlan plan() const { return {}; }
-  /// The lies of such a server.
-  virtual std::vector<Lie> lies(const Address& other_server) const {
-    return resp_lies(other_server);
-  }
-  /// The number of servers that must grant a lock.
+  /// How many servers have to grant a lock.
   virtual std::size_t needed() const { return 1; }
 };
 
-/// Servers of the kind `redis`, `sentinel`, `cluster`, `majority`, `etcd`, `postgres`, `mariadb` or
-/// `zookeeper`. Null if the server is not installed.
+/// `redis`, `sentinel`, `cluster` or `majority`.
 std::unique_ptr<LiedTo> new_lied_to(const std::string& kind);
 
 /// The kind in DLOCK_TEST_LIES_OF; `redis` if it is not set.

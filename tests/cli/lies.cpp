@@ -258,58 +258,7 @@ std::vector<Lie> resp_lies(const Address& other_server) {
   };
   add_lies_of_grants(all);
   add_lies_of_time(all);
-  add_lies_of_lengths(with_resp_lengths, all);
-  return all;
-}
-
-std::vector<Lie> blind_lies(const Address& other_server) {
-  std::vector<Lie> all{
-      instead("HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n{"),
-      instead("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]"),
-      instead("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"),
-      instead("HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:" +
-              std::to_string(other_server.port) + "/\r\nContent-Length: 0\r\n\r\n"),
-      instead("HTTP/1.1 500 No\r\nContent-Length: 9\r\n\r\n\x1b[2J \x9b"
-              "31m"),
-      instead("E\xff\xff\xff\xffSFATAL"),
-      instead("R\x7f\xff\xff\xff"),
-      instead(std::string("R\0\0\0\x08\0\0\0\x03", 9)),
-      instead(std::string("E\0\0\0\x17SERROR\0M\x1b[2J\x07 no\0\0\0\0\0", 24)),
-      instead(std::string("\xff\xff\xff\0\x0a", 5)),
-      instead(std::string("\x4a\0\0\0\x0a\x38\x2e\x30\0", 9)),
-      instead(std::string("\x09\0\0\x01\xff\x15\x04#\x1b[2J\0\0\0", 14)),
-      instead("zeros", std::string(4096, '\0')),
-      endless("HTTP/1.1 200 OK\r\nX: "),
-      endless("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
-              "1000\r\n" + std::string(4096, ' ') + "\r\n"),
-      endless("HTTP/1.1 200 OK\r\n\r\n{\"kvs\":[", "{},"),
-      endless("HTTP/1.1 200 OK\r\n\r\n", "["),
-      endless(""),
-      endless(std::string("T\x3f\xff\xff\xff", 5)),
-      endless("", std::string("N\0\0\0\x0cMabcdef\0", 13)),
-      endless(std::string("\xff\xff\xff\x01", 4)),
-      dripping("an endless header, byte by byte", "HTTP/1.1 200 OK\r\nX: ", "x"),
-      dripping("an endless body, byte by byte", "HTTP/1.1 200 OK\r\n\r\n", " "),
-      {"the reply, and more for ever",
-       [](const std::string& truth) {
-         return FalseReply{truth, Then::repeat, "x", drip};
-       }},
-      made_of_truth("every byte of the reply has another bit",
-                    [](std::string truth) {
-                      for (char& c : truth) c = static_cast<char>(c ^ 1);
-                      return FalseReply{truth};
-                    }),
-      made_of_truth("the reply with nines for digits",
-                    [](std::string truth) {
-                      for (char& c : truth)
-                        c = std::isdigit(static_cast<unsigned char>(c)) != 0 ? '9' : c;
-                      return FalseReply{truth};
-                    }),
-      made_of_truth(
-          "the second half of the reply",
-          [](const std::string& truth) { return FalseReply{truth.substr(truth.size() / 2)}; }),
-  };
-  add_lies_of_time(all);
+  add_lies_of_lengths(all);
   return all;
 }
 

@@ -5,11 +5,13 @@
 
 #include <ctime>
 #include <filesystem>
+#include <system_error>
 
 #include "cli/attached.hpp"
 #include "cli/place.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
+#include "support/one_of_tries.hpp"
 
 namespace dlock::test {
 namespace {
@@ -68,6 +70,24 @@ TEST_CASE("local: a hold whose files or directory are removed is lost, and its c
     CHECK(holds(result.err, "lost a: local:" + locks_of(place) + " no longer has it"));
     if (directory_too) fs::create_directory(locks_of(place));
   }
+}
+
+/// False also where a client has made a file anew while the directory was being removed.
+bool waiter_ends_without_directory() {
+  const Place place(Engine::local);
+  const auto holder = place.hold("a");
+  Process waiter = place.start({"run", "-k", "a", "--", "echo", "ran"});
+  REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
+  std::error_code not_empty;
+  fs::remove_all(locks_of(place), not_empty);
+  const auto result = waiter.wait();
+  fs::create_directory(locks_of(place));
+  return result.exit_code == 71 && result.out.empty() &&
+         holds(result.err, "dlock: a: cannot make " + locks_of(place));
+}
+
+TEST_CASE("local: a waiter whose lock directory is removed ends with 71, and runs nothing") {
+  CHECK(in_one_of(3, waiter_ends_without_directory));
 }
 
 TEST_CASE("local: a script whose lock's file is removed is told") {

@@ -371,6 +371,19 @@ TEST_CASE("waiting: -w or its variable covers a server that is not there yet, an
   CHECK(acquires.wait().exit_code == 0);
 }
 
+TEST_CASE("waiting: -w ends in time also where the server falls silent meanwhile, 69") {
+  const Place place(Engine::redis);
+  // A waiter asks again when this lease ends.
+  REQUIRE(place.dlock({"acquire", "-k", "a", "-t", "2s"}).exit_code == 0);
+  const auto begun = BootClock::now();
+  Process waiter = place.start({"run", "-w", "3s", "-k", "a", "--", "true"});
+  REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
+  place.server().stop();
+  CHECK(waiter.wait().exit_code == 69);
+  CHECK(passed_since(begun) < milliseconds(6000));
+  place.server().cont();
+}
+
 TEST_CASE("waiting: users of the same keys in any order do not dead-lock") {
   on_each_engine([](const Place& place) {
     const std::string loop = R"(for i in 1 2 3 4 5 6 7 8 9 10; do "$D" run -q -w 20 )";

@@ -96,6 +96,34 @@ TEST_CASE("zookeeper: nobody there, or another product, is one line and 69") {
   CHECK(holds(other.err, "is it a ZooKeeper"));
 }
 
+TEST_CASE("zookeeper: a server at its limit of connections for this host is named as such, 69") {
+  if (is_missing<ZooKeeperServers>()) return;
+  ZooKeeperServers zookeeper({1, milliseconds(100), {"maxClientCnxns=1"}});
+  zookeeper.nodes();  // with the one connection, which stays
+  const auto refused =
+      dlock_at(zookeeper.url(), {"run", "-n", "-t", "6s", "-k", "a", "--", "true"});
+  CAPTURE(refused.err);
+  CHECK(refused.exit_code == 69);
+  CHECK(is_one_message(refused.err));
+  CHECK(holds(refused.err, "dlock: a: " + zookeeper.url() + ": the server closes each connection"));
+  CHECK(holds(refused.err, "maxClientCnxns"));
+}
+
+TEST_CASE("zookeeper: without its client library, run and doctor name the package, 71") {
+  if (is_missing<ZooKeeperServers>()) return;
+  const TempDir dir;
+  write_file(dir / "libzookeeper_st.so.2", "");
+  ProcessOptions options = at(one_zookeeper().url());
+  options.env["LD_LIBRARY_PATH"] = dir.path();
+  for (const auto& words : {std::vector<std::string>{"run", "-k", "a", "--", "true"},
+                            std::vector<std::string>{"doctor"}}) {
+    const auto refused = dlock(words, options);
+    CHECK(refused.exit_code == 71);
+    CHECK(is_one_message(refused.err));
+    CHECK(holds(refused.err, "package libzookeeper-st2"));
+  }
+}
+
 TEST_CASE("zookeeper: a URL that cannot be meant is refused before anything is asked") {
   const auto refused = [](const std::string& url, const std::string& why) {
     CAPTURE(url);
@@ -135,6 +163,7 @@ TEST_CASE("zookeeper: a user's nodes are closed to others, and a password elsewh
     CHECK(refused.exit_code == 77);
     CHECK(is_one_message(refused.err));
     CHECK(!holds(refused.err, pw));
+    CHECK(holds(refused.err, "password is wrong") == !login.empty());
   }
   CHECK(run_at(zookeeper.url("app:" + pw + "@")).exit_code == 0);
   CHECK(holds(dlock_at(zookeeper.url("app:x@"), {"doctor", "--acl"}).out, "addauth digest app:"));

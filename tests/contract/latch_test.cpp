@@ -1,6 +1,8 @@
 // Latches on every engine.
 
 #include <atomic>
+#include <cstdlib>
+#include <string_view>
 #include <thread>
 
 #include "base/error.hpp"
@@ -37,6 +39,14 @@ class LatchClient {
   StorePtr store_;
   Latches& latches_;
 };
+
+/// A majority of servers keeps no latch.
+bool is_quorum() {
+  const char* deployment = std::getenv("DLOCK_TEST_DEPLOYMENT");
+  return deployment != nullptr && std::string_view(deployment) == "quorum";
+}
+
+TEST_SUITE_BEGIN("latches" * doctest::skip(is_quorum()));
 
 class NobodyListens final : public LatchListener {
  public:
@@ -301,6 +311,8 @@ TEST_CASE("a waiter at a latch outlives a restart of its server, and is told whe
   client.arrived_after("b");
   CHECK(waiter.result().end == LatchWait::End::open);
 }
+
+TEST_SUITE_END();
 
 }  // namespace
 }  // namespace dlock::test

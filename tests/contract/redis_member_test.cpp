@@ -282,18 +282,6 @@ TEST_CASE("a node of a Cluster is no member, and neither is who does not say whi
   CHECK(says(trouble_of(nameless), ErrorKind::unavailable, "run_id"));
 }
 
-TEST_CASE("a latch asks a server that can be no member once, and not until its time is up") {
-  FakeServer server([](const std::vector<std::string>& words) {
-    if (words.front() == "ROLE") return say("*1\r\n$6\r\nmaster\r\n");
-    return say(words.front() == "EVALSHA" ? "$7\r\n0 0 0 g\r\n" : "$1\r\n#\r\n");
-  });
-  auto nameless = member_at(server.address());
-  CHECK_THROWS_AS(nameless.look_at_latch(LockKey{"k"}, false, soon()), Error);
-  const auto asked = server.requests();
-  CHECK(std::count_if(asked.begin(), asked.end(),
-                      [](const auto& words) { return words.front() == "EVALSHA"; }) == 1);
-}
-
 TEST_CASE("a server that keeps nothing is no member for longer than it takes to see that") {
   FakeServer server([](const std::vector<std::string>& words) {
     if (words.front() == "ROLE") return say("*1\r\n$6\r\nmaster\r\n");

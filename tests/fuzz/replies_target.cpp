@@ -10,7 +10,6 @@
 #include "redis/reply.hpp"
 #include "redis/script_answer.hpp"
 #include "redis/slot_map.hpp"
-#include "zookeeper/zookeeper_reply_check.hpp"
 
 namespace dlock::fuzz {
 namespace {
@@ -96,24 +95,6 @@ void read_as_anything(const Reply& reply) {
   allow_errors([&] { inspect_locks({{LockKey{"k"}}, {}}, "dlock:", parrot, {}); });
 }
 
-/// What is handed on of replies to these requests, when they come `step` bytes at a time.
-std::string checked(std::string_view requests, std::string_view replies, std::size_t step) {
-  ZooKeeperReplyCheck check(0);
-  check.note_request(requests);
-  std::string taken;
-  for (; !replies.empty(); replies.remove_prefix(std::min(step, replies.size()))) {
-    taken += check.take(replies.substr(0, step));
-  }
-  return taken;
-}
-
-/// The bytes as requests to a ZooKeeper, and as its replies.
-void check_as_zookeeper(std::string_view bytes, std::size_t step) {
-  const std::string taken = checked(bytes, bytes, bytes.size() + 1);
-  promise(bytes.starts_with(taken), "what is handed on was sent");
-  promise(checked(bytes, bytes, step) == taken, "what is handed on is so however it arrives");
-}
-
 }  // namespace
 
 void try_input(std::string_view input) {
@@ -125,7 +106,6 @@ void try_input(std::string_view input) {
   promise(std::equal(whole.replies.begin(), whole.replies.end(), in_steps.replies.begin(),
                      in_steps.replies.end(), is_same),
           "a reply is the same however it arrives");
-  check_as_zookeeper(pieces.rest(), step);
   for (const Reply& reply : whole.replies) {
     promise(depth(reply) <= ReplyReader::deepest + 1, "no reply is nested deeper than allowed");
     read_as_anything(reply);

@@ -33,7 +33,7 @@ EtcdServers::EtcdServers(EtcdOptions options) : options_(std::move(options)) {
   await_leader();
 }
 
-void EtcdServers::start(std::size_t number) {
+void EtcdServers::start(std::size_t number, const std::vector<std::string>& flags) {
   Member& member = members_[number];
   const std::string for_clients =
       (options_.tls ? "https" : "http") + http_at(member.client_port).substr(4);
@@ -65,6 +65,7 @@ void EtcdServers::start(std::size_t number) {
     }
   }
   argv.insert(argv.end(), options_.flags.begin(), options_.flags.end());
+  argv.insert(argv.end(), flags.begin(), flags.end());
   ProcessOptions how;
   how.merge = true;
   member.process.emplace(argv, how);

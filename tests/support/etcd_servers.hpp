@@ -45,8 +45,8 @@ class EtcdServers {
   std::size_t size() const { return members_.size(); }
 
   void kill_hard(std::size_t member);
-  /// Restarts a killed member with its data.
-  void start(std::size_t member);
+  /// Starts one that was killed, with what it has stored and with further flags.
+  void start(std::size_t member, const std::vector<std::string>& flags = {});
   void stop(std::size_t member);
   void cont(std::size_t member);
   /// The index of the leader.

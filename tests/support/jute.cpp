@@ -8,25 +8,6 @@ constexpr std::int32_t longest_frame = 16 << 20;
 
 }  // namespace
 
-std::string jute_number(std::int32_t number) {
-  std::string bytes;
-  for (int shift = 24; shift >= 0; shift -= 8) {
-    bytes += static_cast<char>(static_cast<std::uint32_t>(number) >> shift);
-  }
-  return bytes;
-}
-
-std::string jute_long(std::int64_t number) {
-  return jute_number(static_cast<std::int32_t>(number >> 32)) +
-         jute_number(static_cast<std::int32_t>(number));
-}
-
-std::string jute_text(std::string_view text) {
-  return jute_number(static_cast<std::int32_t>(text.size())).append(text);
-}
-
-std::string jute_frame(std::string_view body) { return jute_text(body); }
-
 std::int32_t jute_number_at(std::string_view bytes, std::size_t at) {
   if (bytes.size() < 4 || at > bytes.size() - 4) return 0;
   std::uint32_t number = 0;

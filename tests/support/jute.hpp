@@ -2,21 +2,13 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <string_view>
 
 // The protocol of ZooKeeper's servers, byte by byte: frames of values in Apache's jute encoding.
 
 namespace dlock::test {
 
-std::string jute_number(std::int32_t number);
-std::string jute_long(std::int64_t number);
-/// A text or data, preceded by its length.
-std::string jute_text(std::string_view text);
-/// The body, preceded by its length.
-std::string jute_frame(std::string_view body);
-
-/// The number at `at`; 0 if there is none.
+/// The number at `at`; 0 where there is none.
 std::int32_t jute_number_at(std::string_view bytes, std::size_t at);
 
 /// The size of the first whole frame in `bytes`; nothing if it is incomplete. Bytes that cannot be

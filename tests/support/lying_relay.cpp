@@ -11,7 +11,6 @@
 #include "base/duration.hpp"
 #include "base/text.hpp"
 #include "lock/store.hpp"
-#include "support/jute.hpp"
 #include "support/resp.hpp"
 
 namespace dlock::test {
@@ -54,12 +53,6 @@ bool tells_of_grant(const std::string& truth, const std::string& told) {
   const bool answers = (refuses && contains(told, "granted ")) ||
                        (contains(truth, "gone ") && contains(told, "renewed "));
   return answers && message_size(told).has_value();
-}
-
-/// The size of the first whole reply in `bytes`; nothing if it is incomplete.
-std::optional<std::size_t> reply_size(const std::string& bytes, ReplyEnd ends) {
-  if (ends == ReplyEnd::jute) return jute_frame_size(bytes);
-  return ends == ReplyEnd::resp ? message_size(bytes) : std::optional(bytes.size());
 }
 
 bool tells_of_hand_over(const std::string& truth, const std::string& told) {
@@ -160,7 +153,7 @@ void LyingRelay::hear_replies(Link& link) {
   }
   if (n > 0) link.heard.append(block, static_cast<std::size_t>(n));
   while (!link.heard.empty()) {
-    const auto size = reply_size(link.heard, plan_.ends);
+    const auto size = message_size(link.heard);
     if (!size) return;
     pass_on(link, link.heard.substr(0, *size));
     link.heard.erase(0, *size);
@@ -173,12 +166,9 @@ void LyingRelay::pass_on(Link& link, std::string reply) {
   const bool lies = lies_now(link);
   const FalseReply told = lies ? plan_.lie->tell(reply) : FalseReply{reply};
   if (contains(reply, "refused")) ++refusals_;
-  using Worth = FalseReply::Worth;
-  const bool is_read = plan_.ends == ReplyEnd::resp;
-  const bool grants = told.worth == Worth::grant || (is_read && tells_of_grant(reply, told.bytes));
+  const bool grants = tells_of_grant(reply, told.bytes);
   if (grants) granting_.insert(link.server);
-  const bool is_true = told.worth == Worth::true_reply || begins_as(told.bytes, reply);
-  if (grants || is_true) truths_.push_back(BootClock::now());
+  if (grants || begins_as(told.bytes, reply)) truths_.push_back(BootClock::now());
   if (tells_of_hand_over(reply, told.bytes)) has_handed_over_ = true;
   if (lies) return say(link, told);
   link.to_client += reply;
@@ -221,7 +211,7 @@ void LyingRelay::send_on(Link& link) {
 
 std::string LyingRelay::with_own_addresses(std::string reply) const {
   for (const Front& front : fronts_) {
-    if (!front.address.path.empty() || plan_.ends != ReplyEnd::resp) continue;
+    if (!front.address.path.empty()) continue;
     const auto ours = needles_of(front.address.port), theirs = needles_of(front.server.port);
     for (std::size_t i = 0; i < ours.size(); ++i) {
       // Free ports have five digits, so the lengths stay right.

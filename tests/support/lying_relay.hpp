@@ -20,14 +20,10 @@ namespace dlock::test {
 /// The bytes that a client gets instead of a reply.
 struct FalseReply {
   enum class Then { go_on, close, reset, repeat };
-  /// The meaning for a client that has only this server: decided by the bytes, if the relay can
-  /// parse them; a true reply; or a grant of the lock that the server refused.
-  enum class Worth { by_bytes, true_reply, grant };
   std::string bytes;
   Then then = Then::go_on;
   std::string again{};    ///< with `repeat`: sent over and over after `bytes`
   milliseconds pause{0};  ///< before each byte; 0: as fast as the client reads
-  Worth worth = Worth::by_bytes;
 };
 
 /// A kind of lie: makes the false reply from the true one.
@@ -36,16 +32,11 @@ struct Lie {
   std::function<FalseReply(const std::string& truth)> tell;
 };
 
-/// How the relay finds the end of a reply: by RESP, by ZooKeeper's frames, or by what arrives
-/// together.
-enum class ReplyEnd { resp, jute, unread };
-
 struct LiePlan {
   const Lie* lie = nullptr;
-  std::size_t at = 0;       ///< the reply to replace, counted from 1; 0: none
-  bool goes_on = false;     ///< also replace every later reply
-  std::size_t liars = 100;  ///< so many servers lie, from the first; only their replies count
-  ReplyEnd ends = ReplyEnd::resp;
+  std::size_t at = 0;       ///< in place of this reply, counted from 1; 0: never
+  bool goes_on = false;     ///< and of every later one
+  std::size_t liars = 100;  ///< so many of the servers lie, from the first; their replies count
 };
 
 /// Forwards the traffic between clients and one or more servers, with a socket for each, except for
@@ -58,8 +49,8 @@ class LyingRelay {
   std::vector<Address> addresses() const;
   /// The number of replies of the servers that may lie.
   std::size_t replies() const { return replies_; }
-  /// The number of servers whose clients got a grant or a renewal. A lie counts if its Worth is a
-  /// grant, or if it replaces a refusal and is such a reply to the last byte.
+  /// How many servers have granted or renewed a lock in what their clients were given: also by a
+  /// lie, where it is such a reply to the last byte and stands in place of a refusal.
   std::size_t told_of_grant();
   /// Whether a message told a waiter that it has the lock.
   bool told_of_hand_over();

@@ -25,11 +25,6 @@ TEST_CASE("etcd: base64 writes all bytes, and reads nothing else") {
   CHECK(!from_base64("Z g="));
 }
 
-std::optional<EtcdAnswer> parse_answer(std::string_view text) {
-  AnswerRoom room;
-  return dlock::parse_answer(text, room);
-}
-
 TEST_CASE("etcd: an answer is read as it is, in a stream, or as an error") {
   const auto plain = parse_answer(R"({"header":{"revision":"12"},"count":"3"})");
   REQUIRE(plain);
@@ -184,6 +179,12 @@ TEST_CASE("etcd: doctor calls nothing sound that it was not told or that failed"
   CHECK(finding_on(facts, "alarm").text == "CORRUPT");
   facts.members[1].version = "3.4.23";
   CHECK(finding_on(facts, "engine").text.starts_with("etcd 3.4.23, 3.5.16: a leader that was"));
+}
+
+TEST_CASE("etcd: of an error's message a sentence is kept") {
+  const auto error = parse_answer(R"({"code":5,"message":")" + std::string(200'000, 'x') + "\"}");
+  REQUIRE(error);
+  CHECK(error->message.size() == 1'000);
 }
 
 }  // namespace

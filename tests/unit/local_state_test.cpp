@@ -1,7 +1,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <bit>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -80,108 +79,12 @@ LockTable full_table() {
   return table;
 }
 
-/// The data that version 0.1 stored for `k`, recorded: a hold of `acquire` and a waiter of `run`.
-const std::string table_of_version_0_1 =
-    "dlock-table 1\n"
-    "key k\n"
-    "fence 1795695613555062\n"
-    "asked 82998583682\n"
-    "last 1795695613555062 1795695613555062 vm 6753 root bash L%201\n"
-    "hold 686b07bf3c4c355b:0b6f50ac91b7e55633c3806202b51bb6 686b07bf3c4c355b h 82998572322 "
-    "82998572322 60000 60000 0 1 1795695613555062 vm 6753 root bash L%201 0 0 0 0 0 0 0 "
-    ".wait-7234876f88b64c4108966457ad26d3c9\n"
-    "wait 1203a4cc2db55319:b5e3f9bb6a01c2ae86b6fb1165853133 1203a4cc2db55319 82998583462 "
-    "82998583682 0 30000 0 1 vm 6762 root true - 1 6762 8299857 4026531836 0 0 0 "
-    ".wait-87ea247a346b81a52fd414b3c12eb09a\n"
-    "end\n";
-
-/// The slot before it in its file, from an x86-64.
-const std::string slot_of_version_0_1(
-    "dlock\r\n1\x03\0\0\0\0\0\0\0\xdd\x03\0\0\0\0\0\0\x17\x02\0\0\0\0\0\0"
-    "\x1e\xe3\x82\xcd\xad\xe1\x3a\x39\x30\xf1\x51\x42\xa6\x6f\xaf\xcf\0\0\0\0\0\0\0\0"
-    "\x20\x98\x07\xe5\x99\x30\x11\x01",
-    slot_size);
-
-/// The same hold and waiter as a record that hosts share.
-const std::string record_of_version_0_1 =
-    "dlock-record 1\n"
-    "key k\n"
-    "fence 1795695613555062\n"
-    "asked 82998583682\n"
-    "last 1795695613555062 1795695613555062 vm 6753 root bash L%201\n"
-    "latest 82998583462 1203a4cc2db55319:b5e3f9bb6a01c2ae86b6fb1165853133 1203a4cc2db55319 vm 6762 "
-    "root true -\n"
-    "hold 686b07bf3c4c355b:0b6f50ac91b7e55633c3806202b51bb6 686b07bf3c4c355b h 82998572322 "
-    "82998572322 60000 60000 0 1 1795695613555062 vm 6753 root bash L%201 6754 -\n"
-    "wait 1203a4cc2db55319:b5e3f9bb6a01c2ae86b6fb1165853133 1203a4cc2db55319 82998583462 "
-    "82998583682 0 30000 0 1 vm 6762 root true - 0 22a0f3945c256cee\n"
-    "end\n";
-
 }  // namespace
 
-TEST_CASE("the file of a key that version 0.1 has written is read, and written the same") {
-  constexpr std::size_t offset_of_body = 989;
-  if constexpr (std::endian::native == std::endian::little) {
-    std::string file;
-    put(file, slot_of_version_0_1, 0);
-    put(file, table_of_version_0_1, offset_of_body);
-    CHECK(body_of(file) == table_of_version_0_1);
-  }
-  const NamedTable named = parse_table(table_of_version_0_1, "file");
-  CHECK(named.key.text == "k");
-  CHECK(named.more == MoreWaiters{});
-  const LockTable& table = named.table;
-  CHECK(table.last_fence == Fence{1795695613555062});
-  CHECK(table.last_ask == microseconds(82998583682));
-  REQUIRE(table.last);
-  CHECK(table.last->who == Who{"vm", 6753, "root", "bash", "L 1"});
-  REQUIRE(table.holds.size() == 1);
-  const HoldEntry& hold = table.holds[0];
-  CHECK(hold.token.text == "686b07bf3c4c355b:0b6f50ac91b7e55633c3806202b51bb6");
-  CHECK(hold.owner.text == "686b07bf3c4c355b");
-  CHECK(hold.flag == Flag::held);
-  CHECK(hold.at == microseconds(82998572322));
-  CHECK(hold.lease == milliseconds(60'000));
-  CHECK(hold.floor == milliseconds(0));
-  CHECK(hold.limit == exclusive);
-  CHECK(hold.fence == Fence{1795695613555062});
-  CHECK(hold.who == Who{"vm", 6753, "root", "bash", "L 1"});
-  CHECK(!hold.backing.by_process);
-  CHECK(hold.backing.mailbox == ".wait-7234876f88b64c4108966457ad26d3c9");
-  REQUIRE(table.queue.size() == 1);
-  const WaiterEntry& waiter = table.queue[0];
-  CHECK(waiter.ticket == Ticket{82998583462});
-  CHECK(waiter.seen == microseconds(82998583682));
-  CHECK(waiter.ttl == milliseconds(30'000));
-  CHECK(waiter.backing.process == ProcessId{6762, 8299857, 4026531836});
-  CHECK(table_text(named.key, table) == table_of_version_0_1);
-}
-
-TEST_CASE("a record of version 0.1 is read, and written the same") {
-  const NamedTable named = parse_record(record_of_version_0_1, "record");
-  const LockTable& table = named.table;
-  REQUIRE(table.holds.size() == 1);
-  CHECK(table.holds[0].fence == Fence{1795695613555062});
-  CHECK(table.holds[0].backing.command.pid == 6754);
-  REQUIRE(table.queue.size() == 1);
-  CHECK(table.queue[0].backing.mailbox == "22a0f3945c256cee");
-  REQUIRE(table.latest);
-  CHECK(table.latest->ticket == Ticket{82998583462});
-  CHECK(record_text(named.key, table) == record_of_version_0_1);
-
-  Snapshot seen;
-  seen.text = "dlock-latch 1 2 82998583462 5f closed\n";
-  const auto latch = latch_in(seen, "record");
-  REQUIRE(latch);
-  CHECK(latch->count == 2);
-  CHECK(latch->ends == microseconds(82998583462));
-  CHECK(!latch->open);
-  CHECK(latch_text(*latch) == seen.text);
-}
-
 TEST_CASE("a hold with a flag of a later version is refused, in a file and in a record") {
-  for (std::string text : {table_of_version_0_1, record_of_version_0_1}) {
-    text.replace(text.find(" h "), 3, " x ");
+  const LockKey key{"key"};
+  for (std::string text : {table_text(key, full_table()), record_text(key, full_table())}) {
+    text.replace(text.find(" k "), 3, " x ");
     const auto read = text.starts_with("dlock-table") ? parse_table : parse_record;
     try {
       read(text, "k");

@@ -72,29 +72,4 @@ TEST_CASE("merge: waiters stand in the order of their tickets, whoever was asked
   CHECK(waiters[1].waiting == milliseconds(9));
 }
 
-TEST_CASE("merge: a latch is what a majority has of it") {
-  const auto shown = [](std::vector<LatchState> latches, std::size_t without,
-                        std::size_t servers) -> std::optional<LatchState> {
-    std::vector<std::vector<KeyState>> said(without);
-    for (const LatchState& latch : latches) said.push_back({KeyState{key, {}, {}, latch}});
-    return merged_states({{key}, {}}, said, servers).front().latch;
-  };
-  const auto latch = [](std::int64_t count, std::int64_t arrived, int left = 1000) {
-    return LatchState{count, arrived, milliseconds(left)};
-  };
-  const auto two = shown({latch(4, 2, 100), latch(4, 3, 900), latch(4, 1, 300)}, 0, 3);
-  REQUIRE(two);
-  CHECK(two->arrived == 2);
-  CHECK(two->left == milliseconds(300));
-  CHECK_FALSE(shown({latch(4, 4), latch(4, 3), latch(4, 3)}, 0, 3)->open());
-  CHECK(shown({latch(4, 4), latch(4, 3), latch(4, 4)}, 0, 3)->open());
-  CHECK_FALSE(shown({latch(4, 2)}, 2, 3));
-  CHECK(shown({latch(4, 2)}, 1, 3));
-  // Another count means another latch, and only a minority has it.
-  CHECK(shown({latch(5, 5), latch(4, 2), latch(4, 2)}, 0, 3)->count == 4);
-  CHECK_FALSE(shown({latch(5, 5), latch(4, 2)}, 1, 3));
-  CHECK_FALSE(merged_states({{}, {"*"}}, {{KeyState{key, {}, {}, latch(4, 2)}}, {}}, 3).empty());
-  CHECK(merged_states({{}, {"*"}}, {{KeyState{key, {}, {}, latch(4, 2)}}, {}, {}}, 3).empty());
-}
-
 }  // namespace dlock

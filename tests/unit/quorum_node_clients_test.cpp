@@ -44,24 +44,6 @@ class Idle : public Member {
                                  const CallOptions&) override {
     return {};
   }
-  LatchState open_latch(const LockKey&, const LatchTerms&, const CallOptions&) override {
-    return {};
-  }
-  std::optional<LatchState> arrive(const LockKey&, const ArrivalId&, const CallOptions&) override {
-    return std::nullopt;
-  }
-  std::optional<LatchState> look_at_latch(const LockKey&, bool, const CallOptions&) override {
-    return std::nullopt;
-  }
-  Wake::Reason sleep_at_latch(const LockKey&, Deadline, int) override { return {}; }
-  LatchState mend_latch(const LockKey&, const LatchTerms&, const std::optional<Displaced>&,
-                        const std::vector<ArrivalId>&, const CallOptions&) override {
-    return {};
-  }
-  std::optional<LatchPart> read_latch(const LockKey&, std::size_t, bool,
-                                      const CallOptions&) override {
-    return std::nullopt;
-  }
   Fence record_max(const LockKey&, Fence fence, const CallOptions&) override { return fence; }
   std::string name() const override { return "idle"; }
   Standing standing() const override { return {}; }

@@ -197,8 +197,7 @@ TEST_CASE("keys of one lock share a slot whatever the key's text, and no two key
 
 TEST_CASE("a latch is known by its first entry, and nothing else is taken for one") {
   CHECK(latch_of_entry("=4").value_or(LatchState{}).count == 4);
-  CHECK(latch_of_entry("=4 5f").value_or(LatchState{}).generation == "5f");
-  for (const char* head : {"", "4", "=", "=0", "=-1", "=4x", "=x", "arrived"}) {
+  for (const char* head : {"", "4", "=", "=0", "=-1", "=4x", "=x", "=4 5", "arrived"}) {
     CAPTURE(head);
     CHECK_FALSE(latch_of_entry(head));
   }

@@ -153,8 +153,8 @@ std::unique_ptr<QuorumStore> open_quorum(const std::vector<Endpoint>& servers,
   return std::make_unique<QuorumStore>(std::make_unique<ThreadedNodeClients>(open));
 }
 
-/// What lives on servers is a Store, FenceRegister and Latches at once, but for a majority, which
-/// keeps no latch.
+/// The store of a server is a Store, a FenceRegister and Latches at once; that of a majority has no
+/// latches.
 template <typename As>
 std::unique_ptr<As> open_servers(const StoreTerms& terms, const LinkListener& on_link) {
   if (const auto* database = std::get_if<SqlTarget>(&terms.settings.server)) {

@@ -75,8 +75,8 @@ class RedlockStore::Poll {
     }
     return all;
   }
-  /// Throws the error that decides: an interruption, or what a user has to mend, before a server
-  /// that is away.
+  /// Throws the error that decides: an interruption, or a fault that the user has to fix, rather
+  /// than an unreachable server.
   [[noreturn]] void fail() const {
     const Error* worst = nullptr;
     for (const auto& error : errors_) {

@@ -43,10 +43,10 @@ class RedlockStore final : public Store {
   /// Of a try: another server may answer where one is silent.
   static CallOptions share_of(const CallOptions& call_options, milliseconds ttl);
 
-  /// After a try that was refused.
+  /// Releases the votes of a refused try.
   void give_votes_back(const Claim& claim);
-  /// The servers to which a release of that may come yet. It would take back a vote that was given
-  /// since, so theirs does not count; where it would decide, another token is to be taken.
+  /// The servers that may still receive a release of that token, and would then end a newer vote, so
+  /// their votes do not count. If they would decide, the caller takes another token.
   std::set<std::size_t> unsure_of(const Claim& claim) const;
 
   std::vector<StorePtr> nodes_;

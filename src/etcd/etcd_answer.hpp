@@ -26,8 +26,8 @@ struct EtcdAnswer {
   nlohmann::json fields = nlohmann::json::object();
 };
 
-/// One answer of the gateway's; one that begins with `{"result"` or `{"error"` is one of a stream.
-/// Nothing if `text` is none.
+/// Parses one answer of etcd's gateway. One that begins with `{"result"` or `{"error"` is part of a
+/// stream. Returns nothing if `text` is no answer.
 std::optional<EtcdAnswer> parse_answer(std::string_view text);
 
 }  // namespace dlock

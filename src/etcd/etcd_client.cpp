@@ -44,7 +44,7 @@ std::string text_in(const json& object, const char* name) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-/// Nothing if it is not of etcd's gateway, but of a proxy or another product.
+/// The answer of etcd's gateway; nothing if a proxy or another product answered.
 std::optional<EtcdAnswer> answer_in(const HttpCall& call) {
   constexpr long http_ok = 200;
   constexpr EtcdCode last_code = EtcdCode::unauthenticated;

@@ -26,12 +26,12 @@ struct Standing {
   std::optional<ClockReading> clock{};  ///< the last one, if the server has sent any
 };
 
-/// One of several independent servers of which a majority decides: Store, FenceRegister, and
-/// what a majority needs beside. Its acquire() is for a client that uses it alone.
+/// One of several independent servers that decide by majority: a Store and FenceRegister with
+/// additional operations for a quorum. Its acquire() is for a client that uses only this server.
 ///
-/// renew(): where a hold's fence is smaller than the one that `terms` says it was granted with, and
-/// no larger one was given out since, hold and server take that over; the answer has the fence that
-/// the hold has then.
+/// renew(): if the hold's fence is smaller than the one that `terms` says it was granted with, and
+/// the server has given out no larger one since, the hold and the server adopt that fence. The
+/// answer has the hold's fence after this.
 class Member : public Store, public FenceRegister {
  public:
   /// Like acquire(), but a new owner's fence is max(last + 1, `proposal` limited to a minute from

@@ -16,10 +16,10 @@
 
 namespace dlock {
 
-/// Locks, fence registers and latches on Redis or Valkey, however its servers are deployed: every
-/// request is one run of the script in src/redis/lock, or of that in src/redis/latch. What a Member
-/// has beside a Store needs `servers` that are one of a quorum: see redis_member(). Owned and used
-/// by one thread at a time.
+/// Locks, fence registers and latches on Redis or Valkey, however the servers are deployed. Every
+/// request is one run of the script in src/redis/lock or of the one in src/redis/latch. The
+/// functions of Member need `servers` that are one server of a quorum: see redis_member(). Owned
+/// and used by one thread at a time.
 class RedisStore final : public Member, public Latches {
  public:
   RedisStore(std::unique_ptr<RedisTransport> servers, RedisTerms terms)
@@ -97,7 +97,7 @@ class RedisStore final : public Member, public Latches {
   /// until the deadline.
   std::optional<LatchState> ask_latch(const LockKey& key, const std::vector<std::string>& arguments,
                                       bool listen, const CallOptions& call_options);
-  /// Nothing where there is no latch; throws what an error reply means.
+  /// The latch in a reply; nothing if there is none. Throws the Error that an error reply means.
   std::optional<LatchState> latch_from(const LockKey& key, const ScriptReply& reply) const;
 
   /// Waits until enough replicas have the grant or renewal that was written on `link`. Throws

@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view line_break = "\r\n";
 constexpr std::int64_t most_of_32_bits = INT32_MAX;
 
-/// What a reply says of a length instead, from what it would have said.
+/// The length that a reply states instead of the true one.
 using OtherLength = std::function<std::int64_t(std::int64_t)>;
 
 /// The number that a line begins with, by another; a line that begins with none stays.

@@ -29,7 +29,7 @@ if operation == 'open' then
 end
 if not count then return {0, 0, 0} end
 
--- Told before it is written: whoever may not tell must not have arrived.
+-- Notify before writing: a client without the right to publish must not have arrived.
 if operation == 'arrive' and arrived < count and not redis.call('ZSCORE', KEYS[1], ARGV[2]) then
   arrived = arrived + 1
   if arrived == count then redis.call('PUBLISH', KEYS[1], 'arrived') end

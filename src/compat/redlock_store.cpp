@@ -49,7 +49,7 @@ class RedlockStore::Poll {
     });
   }
 
-  /// Of those that came, from others than `but`.
+  /// The number of results that are so, without those of the servers `but`.
   template <typename Is>
   std::size_t count(const Is& is, const std::set<std::size_t>& but = {}) const {
     std::size_t found = 0;

@@ -40,13 +40,13 @@ class RedlockStore final : public Store {
   class Poll;
 
   std::size_t majority() const { return nodes_.size() / 2 + 1; }
-  /// Of a try: another server may answer where one is silent.
+  /// The time for one try: another server may answer if one is silent.
   static CallOptions share_of(const CallOptions& call_options, milliseconds ttl);
 
   /// Releases the votes of a refused try.
   void give_votes_back(const Claim& claim);
-  /// The servers that may still receive a release of that token, and would then end a newer vote, so
-  /// their votes do not count. If they would decide, the caller takes another token.
+  /// The servers that may still receive a release of that token. It would end a newer vote, so their
+  /// votes do not count. If they would decide, the caller takes another token.
   std::set<std::size_t> unsure_of(const Claim& claim) const;
 
   std::vector<StorePtr> nodes_;

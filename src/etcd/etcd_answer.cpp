@@ -7,7 +7,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Of an error of etcd's, for people.
+/// The text of an error of etcd, for people.
 constexpr std::size_t longest_message = 1'000;
 
 EtcdAnswer error_from(const json& error, const std::string& message) {

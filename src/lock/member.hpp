@@ -62,7 +62,7 @@ class Member : public Store, public FenceRegister {
   virtual std::vector<Holder> evict_seen(const LockKey& key, const std::vector<Holder>& seen,
                                          const Who& by, const CallOptions& call_options) = 0;
 
-  /// As of the last answer.
+  /// The standing in the last answer.
   virtual Standing standing() const = 0;
 };
 

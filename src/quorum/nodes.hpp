@@ -69,7 +69,7 @@ class Nodes {
   std::optional<HoldName> hold_owed_beside(const HoldName& name) const;
   /// Raises call_options.sent if a release was sent to a node that did not answer it.
   void tell_sent_release(const Answers& answers, const CallOptions& call_options) const;
-  /// As NodeClients has it; what was asked is forgotten here, too.
+  /// See NodeClients; this also forgets the requests.
   void begin_anew();
 
   /// Marks a node that did not answer in time, until it answers again.

@@ -30,12 +30,12 @@ namespace dlock {
 /// at all members. Until an answer has told a clock, p is this host's wall clock, and there is no
 /// ticket.
 ///
-/// How many exchanges with the members a grant takes: a claim is let in once as many members as it
-/// needs have granted it, each by an answer or by a message. What counts is the request whose
-/// answer let it in, if that was an answer, and each request to a member from then on until that
-/// many have said themselves that they store its fence. It is one as a rule, also for what is
-/// handed over: the messages tell the fence, and what confirms it raises it. Where the answers to
-/// votes differ in the fence, it is two.
+/// The exchanges with the members that a grant takes: a claim is admitted once as many members as
+/// it needs have granted it, each by an answer or by a message. The request whose answer admitted
+/// it counts, if it was an answer, and so does each later request to a member until that many have
+/// confirmed that they store its fence. Usually this is one exchange, also for a hand-over: the
+/// messages tell the fence, and the confirmation raises it. If the votes differ in the fence, it is
+/// two.
 class QuorumStore final : public Store, public QuorumFenceRegister, private HoldListener {
  public:
   explicit QuorumStore(std::unique_ptr<NodeClients> nodes);

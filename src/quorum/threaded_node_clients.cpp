@@ -14,7 +14,7 @@ struct Task {
   bool is_release() const { return std::holds_alternative<Release>(request); }
 };
 
-/// Whether what the member says next is news, and of which claim in a queue.
+/// The queued claim that later messages of the member may be about, if any.
 std::optional<Claim> subject_of_news(const Task& task, const Response& response) {
   const auto* vote = std::get_if<Vote>(&task.request);
   const auto* answer = std::get_if<Answer>(&response);

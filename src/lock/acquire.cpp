@@ -25,8 +25,6 @@ constexpr int spread_ms = 50;
 constexpr milliseconds time_to_leave{500};
 /// How long the time may be overrun to tell the user how things stand.
 constexpr milliseconds time_for_a_last_look{200};
-/// How long after the end of the wait the server may answer a request from before it.
-constexpr milliseconds time_for_a_last_answer{1000};
 
 CallOptions call_options_for(const Claim& claim, int cancel_fd) {
   return {later(BootClock::now(), request_timeout(claim.ttl)), cancel_fd};

@@ -8,6 +8,9 @@
 
 namespace dlock {
 
+/// How long after the end of a wait the server may answer a request from before it.
+constexpr milliseconds time_for_a_last_answer{1000};
+
 /// Told by a waiter what becomes of its server.
 class ServerListener {
  public:

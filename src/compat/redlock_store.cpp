@@ -210,6 +210,15 @@ std::vector<KeyState> RedlockStore::inspect(const Query& query, const CallOption
   return states;
 }
 
+std::vector<int> RedlockStore::connections() const {
+  std::vector<int> all;
+  for (const StorePtr& node : nodes_) {
+    const auto of_node = node->connections();
+    all.insert(all.end(), of_node.begin(), of_node.end());
+  }
+  return all;
+}
+
 std::vector<Error> RedlockStore::take_troubles() {
   if (std::exchange(has_told_, true)) return {};
   return {Error(ErrorKind::unavailable,

@@ -31,6 +31,7 @@ class RedlockStore final : public Store {
   std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                             const CallOptions& call_options) override;
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
+  std::vector<int> connections() const override;
   std::vector<Error> take_troubles() override;
   std::string name() const override;
 

@@ -24,8 +24,6 @@ constexpr int spread_ms = 50;
 constexpr milliseconds time_to_leave{500};
 /// The wait may last this much longer, to report the current holders to the user.
 constexpr milliseconds time_for_a_last_look{200};
-/// How long after the end of the wait the server may answer a request from before it.
-constexpr milliseconds time_for_a_last_answer{1000};
 
 CallOptions call_options_for(const Claim& claim, int cancel_fd) {
   return {later(BootClock::now(), request_timeout(claim.ttl)), cancel_fd};

@@ -60,7 +60,9 @@ std::optional<LatchWait::End> AtLatch::look(bool listen, milliseconds at_most) {
 
 std::optional<LatchWait::End> AtLatch::look_and_sleep() {
   const bool listen = BootClock::now() < wait_end_;
-  const auto end = look(listen, silence_of_a_dead_server);
+  const milliseconds rest = left_until(later(wait_end_, time_for_a_last_answer));
+  const auto end = look(
+      listen, announced_ ? std::min(silence_of_a_dead_server, rest) : silence_of_a_dead_server);
   outage_.end();
   if (end || !listen) return end ? end : LatchWait::End::timed_out;
   std::exchange(announced_, true) ? listener_.still_waiting(state_) : listener_.waiting(state_);

@@ -8,7 +8,10 @@
 
 namespace dlock {
 
-/// A waiter reports to it whether its server is reachable.
+/// How long after the end of a wait the server may answer a request from before it.
+constexpr milliseconds time_for_a_last_answer{1000};
+
+/// Told by a waiter what becomes of its server.
 class ServerListener {
  public:
   virtual ~ServerListener() = default;

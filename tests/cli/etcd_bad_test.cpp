@@ -51,9 +51,11 @@ TEST_CASE("etcd: one without its gateway, and a learner, are named as such with 
     CHECK(result.exit_code == 69);
     CHECK(is_one_message(result.err));
     CHECK(holds(result.err, "dlock: a: " + url + ": "));
-    const auto examined = doctor_at(url);
-    CHECK(holds(examined.out, why));
-    CHECK_FALSE(holds(examined.out, "firewall"));
+    // On a busy machine a server that is slow is one that cannot be reached.
+    CHECK(eventually([&] {
+      result = doctor_at(url);
+      return holds(result.out, why) && !holds(result.out, "firewall");
+    }));
   };
   const UnusedPort client, peer;
   const TempDir dir;

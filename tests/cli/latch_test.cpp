@@ -285,6 +285,23 @@ TEST_CASE("latch: a server that is not there is 69, one that goes away is waited
   CHECK(waits.wait().exit_code == 0);
 }
 
+bool latch_wait_ends_in_time() {
+  const Place place(Engine::redis);
+  // A waiter asks again when the latch's time ends.
+  place.dlock(latch("open", {"--count=1", "--ttl=2s"}));
+  const auto begun = BootClock::now();
+  Process waits = place.start(latch("wait", {"-w", "3s"}));
+  CHECK(eventually([&] { return says_that_it_waits(waits) || !waits.running(); }));
+  place.server().stop();
+  const auto result = waits.wait();
+  place.server().cont();
+  return result.exit_code == 69 && passed_since(begun) < milliseconds(6500);
+}
+
+TEST_CASE("latch: -w ends in time also where the server falls silent meanwhile, 69") {
+  CHECK(in_one_of(3, latch_wait_ends_in_time));
+}
+
 TEST_CASE("latch: a waiter that is continued while its server is away goes on waiting") {
   const Place place(Engine::redis);
   FaultProxy proxy(place.server().address());

@@ -26,12 +26,12 @@ const char* const script =
 std::size_t lines_of_log(const Scene& scene) { return count_lines(read_file(scene.log())); }
 
 /// A job of key k whose command beats.
-Process beating(const Scene& scene, const std::string& ttl) {
-  return patient_start(
-      [&] {
-        return scene.start({"run", "-t", ttl, "-k", "k", "--", "sh", "-c", script});
-      },
-      [&] { return lines_of_log(scene) > 1; }, "the job did not begin");
+Process beating(const Scene& scene, const std::string& ttl,
+                const std::vector<std::string>& options = {}) {
+  std::vector<std::string> words{"run", "-t", ttl, "-k", "k", "--", "sh", "-c", script};
+  words.insert(words.begin() + 1, options.begin(), options.end());
+  return patient_start([&] { return scene.start(words); }, [&] { return lines_of_log(scene) > 1; },
+                       "the job did not begin");
 }
 
 /// The later end of the lease of k on servers 3 and 4; nothing if the machine gave its holder no
@@ -275,10 +275,27 @@ bool ends_where_three_forget() {
   return in_time;
 }
 
+/// Whether the holder notices long before its next renewal, which is after 20 s.
+bool notices_soon_that_two_are_empty() {
+  FleetOptions options;
+  options.servers = 3;
+  const FleetScene scene(options);
+  Process job = beating(scene, "60", {"--compat", "redlock"});
+  scene.fleet.server(1).restart();
+  scene.fleet.server(2).restart();
+  const auto restarted = BootClock::now();
+  CHECK(job.wait().exit_code == 79);
+  return BootClock::now() - restarted < milliseconds(10'000);
+}
+
 }  // namespace
 
 TEST_CASE("majority: servers that lost their memory have no vote, neither for holders nor others") {
   CHECK(unless_machine_stalls(ends_where_three_forget));
+}
+
+TEST_CASE("majority: under --compat a holder notices when servers come back empty, 79") {
+  CHECK(unless_machine_stalls(notices_soon_that_two_are_empty));
 }
 
 TEST_CASE("majority: servers that have just started have no vote yet") {

@@ -8,7 +8,7 @@
 --                    read
 --
 -- Replies: {count, arrived, left in ms}; {0, 0, 0} where there is no latch. The channel of the key's
--- own name hears "arrived" of the arrival that opens it, which no listener may be the one to say.
+-- own name hears "arrived" of the arrival that opens it; the client that arrives must not listen.
 
 local operation = ARGV[1]
 local head = redis.call('ZRANGE', KEYS[1], 0, 0)[1]

@@ -46,8 +46,8 @@ class RedlockStore final : public Store {
 
   /// Releases the votes of a refused try.
   void give_votes_back(const Claim& claim);
-  /// The servers that may still receive a release of that token. It would end a newer vote, so their
-  /// votes do not count. If they would decide, the caller takes another token.
+  /// The servers that may still receive a release of that token. It would end a newer vote, so
+  /// their votes do not count. If they would decide, the caller takes another token.
   std::set<std::size_t> unsure_of(const Claim& claim) const;
 
   std::vector<StorePtr> nodes_;

@@ -1,10 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/fd.hpp"
+#include "base/side_process.hpp"
 #include "output/log.hpp"
 #include "supervise/signals.hpp"
 
@@ -14,8 +15,7 @@ namespace dlock {
 /// it, once an event and in their order, so that neither the lock nor COMMAND waits for it.
 class Hook {
  public:
-  /// Starts that process: before dlock opens anything that it would keep open, has a thread, or
-  /// blocks a signal, and before ProcessTree, which then takes it for none of COMMAND's.
+  /// Starts that process, when a SideProcess may be started.
   Hook(const std::string& command, const Log& log);
 
   /// Variables of the call's environment; "" takes one out.
@@ -30,7 +30,7 @@ class Hook {
   void warn(const std::string& why);
 
   const Log& log_;
-  Fd channel_;
+  std::optional<SideProcess> process_{};
   bool warned_ = false;
 };
 

@@ -67,7 +67,9 @@ FileEntry parse_line(const std::string& place, std::string_view line) {
 /// The names that exclude each other in one file: all but `server` stand once, and there is one
 /// password.
 void check_alone(const std::vector<FileEntry>& earlier, const FileEntry& entry) {
-  const auto kind = [](const std::string& name) { return name.substr(0, name.find("-file")); };
+  const auto kind = [](const std::string& name) {
+    return name == "password-command" ? "password" : name.substr(0, name.find("-file"));
+  };
   for (const FileEntry& other : earlier) {
     if (entry.name == "server" || kind(other.name) != kind(entry.name)) continue;
     entry.value.refuse("is already set at " + other.value.place);

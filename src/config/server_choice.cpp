@@ -6,6 +6,7 @@
 
 #include "base/duration.hpp"
 #include "base/escape.hpp"
+#include "config/password_choice.hpp"
 #include "config/redaction.hpp"
 #include "config/values.hpp"
 
@@ -48,64 +49,6 @@ Target parse_at(const SourcedValue& given) {
   }
 }
 
-std::string read_password(const std::string& path) {
-  // Redis itself takes no longer one from a client it does not know yet.
-  constexpr std::size_t longest_password = 16384;
-  std::string content = read_whole(path, longest_password);
-  if (content.ends_with('\n')) content.pop_back();
-  if (content.empty()) throw_usage("the password in " + escaped(path) + " is empty");
-  return content;
-}
-
-Password password_in(const SourcedValue& file, std::vector<std::string>& warnings) {
-  std::string text;
-  try {
-    text = read_password(file.text);
-  } catch (const Error& fault) {
-    file.refuse(fault.what());
-  }
-  const auto warning = exposed_warning(file.text, "a password");
-  if (!warning.empty()) warnings.push_back(warning);
-  // A pipe has it once, and a descriptor may be another file's later.
-  std::error_code error;
-  const auto path = std::filesystem::absolute(file.text, error).string();
-  const bool once = path.starts_with("/dev/") || path.starts_with("/proc/") ||
-                    !std::filesystem::is_regular_file(path, error);
-  if (once) return text;
-  return {std::move(text), [path] { return read_password(path); }};
-}
-
-/// The password of the strongest configuration file that has one.
-std::optional<Password> password_of_files(const Sources& sources,
-                                          std::vector<std::string>& warnings) {
-  for (const ConfigFile& file : sources.files()) {
-    for (const auto& [name, given] : file.entries) {
-      if (name == "password") return given.text;
-      if (name != "password-file") continue;
-      return password_in(absolute_in_file(given), warnings);
-    }
-  }
-  return std::nullopt;
-}
-
-/// The password for a URL that brings `own`, if any, in the order that resolve() promises; with
-/// `redis` also from the variable of redis-cli.
-std::optional<Password> find_password(const Sources& sources, std::optional<Password> own,
-                                      std::vector<std::string>& warnings, bool redis = true) {
-  const auto file_variable = sources.in_variable(option("password-file").variable);
-  auto values = sources.in_variable(option("password").variable);
-  if (redis) {
-    for (auto& given : sources.in_variable("REDISCLI_AUTH")) values.push_back(std::move(given));
-  }
-
-  const auto flag = sources.in_flags("password-file");
-  if (!flag.empty()) return password_in(flag.front(), warnings);
-  if (own) return own;
-  if (!file_variable.empty()) return password_in(file_variable.front(), warnings);
-  if (!values.empty()) return values.front().text;
-  return password_of_files(sources, warnings);
-}
-
 /// The servers that locks live on, as far as the URL knows them.
 std::vector<Endpoint*> servers_in(Target& target) {
   std::vector<Endpoint*> servers;
@@ -138,29 +81,6 @@ void warn_of_open_password(const SourcedValue& given, ChosenServer& chosen) {
   warn_of_open("a password", given, "--password-file", chosen);
 }
 
-/// The password for each of several servers. A file is opened once: it may be a pipe.
-class OneReading {
- public:
-  OneReading(const Sources& sources, bool redis) : sources_(sources), redis_(redis) {}
-
-  std::optional<Password> find(const std::optional<Password>& own) {
-    if (own && sources_.in_flags("password-file").empty()) {
-      return find_password(sources_, own, warnings, redis_);
-    }
-    if (!read_) found_ = find_password(sources_, std::nullopt, warnings, redis_);
-    read_ = true;
-    return found_;
-  }
-
-  std::vector<std::string> warnings;
-
- private:
-  const Sources& sources_;
-  bool redis_;
-  bool read_ = false;
-  std::optional<Password> found_;
-};
-
 /// What neither the URL nor dlock's own settings have, the database's library looks for.
 void add_password(const SourcedValue& given, const Sources& sources, SqlTarget& database,
                   ChosenServer& chosen) {
@@ -170,8 +90,10 @@ void add_password(const SourcedValue& given, const Sources& sources, SqlTarget& 
     // Only a URL has a place for the password of a key and its like.
     warn_of_open("a secret", given, "DLOCK_SERVER", chosen);
   }
+  OnePassword found(sources, false);
   const auto in_url = database.has_password ? std::optional<Password>("") : std::nullopt;
-  const auto password = find_password(sources, in_url, chosen.warnings, false);
+  const auto password = found.find(in_url);
+  for (const std::string& warning : found.warnings) warn(chosen, warning);
   if (password && *password != "") database.password = password;
 }
 
@@ -185,8 +107,11 @@ void add_password(const SourcedValue& given, const Sources& sources, ChosenServe
   // There a password is a user's: without one in the URL none is looked for.
   if (!redis) std::erase_if(servers, [](const Endpoint* server) { return !server->user; });
   const bool none_asks = servers.empty() && !std::holds_alternative<SqlTarget>(chosen.target);
-  if (none_asks) refuse_flags(sources, {"password-file"}, "no user in --server has a password");
-  OneReading passwords(sources, redis);
+  if (none_asks) {
+    refuse_flags(sources, {"password-file", "password-command"},
+                 "no user in --server has a password");
+  }
+  OnePassword passwords(sources, redis);
   for (Endpoint* server : servers) {
     if (server->password) warn_of_open_password(given, chosen);
     server->password = passwords.find(server->password);
@@ -279,7 +204,7 @@ void add_sentinel_login(const Sources& sources, ChosenServer& chosen) {
     users.front().front().refuse("needs the password: --sentinel-password-file FILE");
   }
   if (files.empty()) return;
-  const Password password = password_in(absolute_in_file(files.front().front()), chosen.warnings);
+  const Password password = password_in(files.front().front(), chosen.warnings);
   for (Endpoint& sentinel : target->sentinels) {
     if (!users.empty()) sentinel.user = users.front().front().text;
     sentinel.password = password;

@@ -146,9 +146,10 @@ Environment process_environment();
 /// TLS settings in variables and files count for `rediss` URLs alone; as flags they are refused
 /// with others, as are those for sentinels.
 ///
-/// The password of a Redis server: `--password-file`, else the one in the URL (it belongs to that
-/// URL, wherever that stands), else DLOCK_PASSWORD_FILE, DLOCK_PASSWORD, REDISCLI_AUTH, else
-/// `password-file` or `password` of the user's configuration file, else of the system's.
+/// The password of a Redis server: `--password-file` or `--password-command`, else the one in the
+/// URL (it belongs to that URL, wherever that stands), else DLOCK_PASSWORD_FILE or
+/// DLOCK_PASSWORD_COMMAND, DLOCK_PASSWORD, REDISCLI_AUTH, else `password-file`, `password-command`
+/// or `password` of the user's configuration file, else of the system's.
 Settings resolve(const CommandLine& line, const Environment& environment,
                  const std::string& system_file = "/etc/dlock.conf");
 

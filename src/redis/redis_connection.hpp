@@ -104,7 +104,7 @@ class RedisConnection {
   Reply next_reply(const CallOptions& call_options);
   /// Takes a published message into the inbox; false if `reply` is something else.
   bool take_message(Reply& reply);
-  std::deque<Request> set_up(const Endpoint& endpoint) const;
+  std::deque<Request> set_up(const Endpoint& endpoint, const CallOptions& call_options) const;
   /// Takes what is there that no exchange waits for. Throws if replies are there that nobody asked
   /// for: from here on each would answer another.
   void check_in_step();

@@ -6,8 +6,7 @@
 #include <set>
 
 #include "base/error.hpp"
-#include "base/escape.hpp"
-#include "base/hash.hpp"
+#include "base/text.hpp"
 #include "rule/table_text.hpp"
 
 namespace dlock {

@@ -3,8 +3,8 @@
 # Begin of what scripts/completions writes from the table of options.
 _dlock_commands='run acquire renew release inspect latch doctor guard'
 # Those that lead to the server.
-_dlock_leads='--server --password-file --tls-ca --tls-cert --tls-key --tls-server-name
-  --sentinel-user --sentinel-password-file --prefix --config'
+_dlock_leads='--server --password-file --password-command --tls-ca --tls-cert --tls-key
+  --tls-server-name --sentinel-user --sentinel-password-file --prefix --config'
 
 # _dlock_options COMMAND: the options of it, those with a value with a "=" behind them,
 # in $REPLY.
@@ -44,9 +44,9 @@ _dlock_options() {
       return
       ;;
   esac
-  REPLY+=' --server= --password-file= --tls-ca= --tls-cert= --tls-key= --tls-server-name=
-    --sentinel-user= --sentinel-password-file= --prefix= --config= -v --verbose -h --help -V
-    --version'
+  REPLY+=' --server= --password-file= --password-command= --tls-ca= --tls-cert= --tls-key=
+    --tls-server-name= --sentinel-user= --sentinel-password-file= --prefix= --config= -v --verbose
+    -h --help -V --version'
 }
 
 # _dlock_completion OPTION: what completes its value, and with which words, in $REPLY.

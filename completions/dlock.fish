@@ -132,8 +132,8 @@ complete -c dlock -n __dlock_at_foreign -a '(__dlock_foreign)'
 # Begin of what scripts/completions writes from the table of options.
 # Those that lead to the server.
 function __dlock_leads
-    string join \n -- --server --password-file --tls-ca --tls-cert --tls-key --tls-server-name \
-        --sentinel-user --sentinel-password-file --prefix --config
+    string join \n -- --server --password-file --password-command --tls-ca --tls-cert --tls-key \
+        --tls-server-name --sentinel-user --sentinel-password-file --prefix --config
 end
 
 # The options of a command that take a value.
@@ -271,6 +271,8 @@ complete -c dlock -n __dlock_options_of -l server -x -a 'local: redis:// rediss:
     postgresql:// mysql:// mariadb:// etcd:// etcds:// zk://' \
     -d 'local:[/DIR], redis[s]://HOST, unix:///SOCKET, ...'
 complete -c dlock -n __dlock_options_of -l password-file -r -d 'read the server\'s password from F'
+complete -c dlock -n __dlock_options_of -l password-command -x \
+    -d 'take it from CMD, by /bin/sh, for each login'
 complete -c dlock -n __dlock_options_of -l tls-ca -r -d 'authorities to trust for TLS'
 complete -c dlock -n __dlock_options_of -l tls-cert -r -d 'certificate to show to the server'
 complete -c dlock -n __dlock_options_of -l tls-key -r -d 'private key of the certificate'

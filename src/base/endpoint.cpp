@@ -7,20 +7,35 @@
 
 namespace dlock {
 
-Password::Password(std::string text, std::function<std::string()> read)
-    : shared_(std::make_shared<Shared>()) {
+Password::Password(std::string text) : shared_(std::make_shared<Shared>()) {
   shared_->last = std::move(text);
-  shared_->read = std::move(read);
 }
 
-std::string Password::text() const {
-  const std::lock_guard locked(shared_->lock);
+Password::Password(Read read) : shared_(std::make_shared<Shared>()) {
+  shared_->read = std::move(read);
+  shared_->read_anew({});
+}
+
+void Password::Shared::read_anew(const CallOptions& call_options) {
+  const Deadline began = BootClock::now();
+  last = read(call_options);
+  const Deadline ended = BootClock::now();
+  fresh_until = later(ended, ended - began);
+}
+
+std::string Password::text(const CallOptions& call_options) const {
+  Shared& now = *shared_;
+  const std::lock_guard locked(now.lock);
+  const bool read = now.read && !std::exchange(now.failed, false);
+  if (!read || BootClock::now() < now.fresh_until) return now.last;
   try {
-    if (shared_->read) shared_->last = shared_->read();
-  } catch (const Error&) {
-    // If the last password is no longer valid, the server refuses it.
+    now.read_anew(call_options);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::interrupted) throw;
+    now.failed = true;
+    throw_unavailable(error.what(), Cause::password_missing);
   }
-  return shared_->last;
+  return now.last;
 }
 
 bool Password::operator==(const Password& other) const {

@@ -1,23 +1,16 @@
 #include "commands/run_report.hpp"
 
-#include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
-#include <limits>
-#include <optional>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
-#include "base/process.hpp"
 #include "base/text.hpp"
 #include "base/wait.hpp"
 #include "commands/lock_acquirer.hpp"
@@ -28,112 +21,27 @@ namespace dlock {
 namespace {
 
 constexpr std::chrono::seconds longest_call{30};
-/// The time for all remaining calls when dlock is about to exit.
-constexpr std::chrono::seconds longest_rest{10};
-/// The time that dlock waits until the hook process has done that.
-constexpr std::chrono::seconds longest_finish = 2 * longest_rest;
-
-constexpr int channel_number = 3;
-constexpr int not_executed = 127;
-/// The signals that the hook process ignores.
-constexpr int outlived[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE};
+/// Until the other process has seen to all calls.
+constexpr std::chrono::seconds longest_finish = 2 * SideCaller::longest_rest;
 
 /// The code of the hook process. A message is a list of facts `NAME=value`, each followed by a NUL.
 class HookCaller {
  public:
-  HookCaller(std::string command, const Log& log) : command_(std::move(command)), log_(log) {}
+  HookCaller(const std::string& command, const Log& log) : command_(command), log_(log) {}
 
-  [[noreturn]] void run() {
-    while (const auto message = next()) {
-      call(*message);
-      while (waitpid(-1, nullptr, WNOHANG) > 0) {
-      }
+  void call(SideCaller& side, const std::string& message) {
+    try {
+      const auto status = side.call(command_, longest_call, [&] { prepare(message); });
+      if (!status) return warn("was stopped: it ran for too long");
+      if (*status != 0) warn(end_of_call(*status));
+    } catch (const Error& error) {
+      warn(std::string("was not called: ") + error.what());
     }
-    _exit(0);
-  }
-
-  /// Closes all that was inherited from dlock, except stderr and the channel, which becomes
-  /// `channel_number`.
-  void let_go(int channel) {
-    setpgid(0, 0);
-    prctl(PR_SET_NAME, "dlock-hook");
-    // The process ends with dlock, and has to report dlock's end. Signals to a whole service or
-    // session (systemd's SIGTERM) reach it, too, and stderr may have no reader any more.
-    for (std::size_t i = 0; i < std::size(outlived); ++i) {
-      struct sigaction ignored {};
-      ignored.sa_handler = SIG_IGN;
-      sigaction(outlived[i], &ignored, &on_entry_[i]);
-    }
-    // The process and its calls are in the background of the terminal, where `stty tostop` stops a
-    // writer unless SIGTTOU is blocked.
-    sigset_t terminal_output;
-    sigemptyset(&terminal_output);
-    sigaddset(&terminal_output, SIGTTOU);
-    sigprocmask(SIG_BLOCK, &terminal_output, nullptr);
-    // If SIGCHLD were ignored, the kernel would reap a call before its exit status is read.
-    struct sigaction standard {};
-    standard.sa_handler = SIG_DFL;
-    sigaction(SIGCHLD, &standard, &chld_on_entry_);
-    // An orphan of a call must not become a child of dlock, or it would count as part of COMMAND's
-    // process tree.
-    prctl(PR_SET_CHILD_SUBREAPER, 1);
-    const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-    dup2(nothing, STDIN_FILENO);
-    dup2(STDERR_FILENO, STDOUT_FILENO);
-    if (channel == channel_number) {
-      fcntl(channel, F_SETFD, FD_CLOEXEC);
-    } else {
-      dup3(channel, channel_number, O_CLOEXEC);
-    }
-    close_fds(channel_number + 1, std::numeric_limits<int>::max());
   }
 
  private:
-  static std::optional<std::string> next() {
-    char first = 0;
-    const auto length = recv(channel_number, &first, 1, MSG_PEEK | MSG_TRUNC);
-    if (length <= 0) return std::nullopt;
-    std::string message(static_cast<std::size_t>(length), '\0');
-    recv(channel_number, message.data(), message.size(), 0);
-    return message;
-  }
-
-  void call(const std::string& message) {
-    const pid_t pid = fork();
-    if (pid < 0) return warn(std::string("was not called: fork: ") + std::strerror(errno));
-    if (pid == 0) become(message);
-    setpgid(pid, pid);  // in parent and child, because either may run first
-    const Fd end = open_pidfd(pid);
-    if (await(pid, end)) return told(pid);
-    kill(-pid, SIGKILL);
-    waitpid(pid, nullptr, 0);
-    warn("was stopped: it ran for too long");
-  }
-
-  /// Returns whether the call ended in time. Before Linux 5.3, or if a sandbox forbids
-  /// pidfd_open(2), `end` is not open.
-  bool await(pid_t pid, const Fd& end) {
-    constexpr milliseconds look_again{20};
-    const Deadline by = later(BootClock::now(), longest_call);
-    while (BootClock::now() < std::min(by, last_by_)) {
-      pollfd fds[] = {{end.get(), POLLIN, 0}, {last_by_ == never ? channel_number : -1, 0, 0}};
-      fds[1].events = POLLRDHUP;
-      const Deadline look = end ? never : later(BootClock::now(), look_again);
-      poll_until(fds, std::min({by, last_by_, look}));
-      siginfo_t ended{};
-      waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOHANG | WNOWAIT);
-      if (ended.si_pid != 0) return true;
-      if (fds[1].revents != 0) last_by_ = later(BootClock::now(), longest_rest);
-    }
-    return false;
-  }
-
-  [[noreturn]] void become(const std::string& message) const {
-    setpgid(0, 0);
-    for (std::size_t i = 0; i < std::size(outlived); ++i) {
-      sigaction(outlived[i], &on_entry_[i], nullptr);
-    }
-    sigaction(SIGCHLD, &chld_on_entry_, nullptr);
+  static void prepare(const std::string& message) {
+    dup2(STDERR_FILENO, STDOUT_FILENO);
     for (std::size_t at = 0; at < message.size();) {
       const std::string fact = message.c_str() + at;
       const auto equals = fact.find('=');
@@ -143,15 +51,6 @@ class HookCaller {
                     : setenv(name.c_str(), value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
       at += fact.size() + 1;
     }
-    execl("/bin/sh", "sh", "-c", command_.c_str(), nullptr);
-    _exit(not_executed);
-  }
-
-  void told(pid_t pid) {
-    int status = 0;
-    waitpid(pid, &status, 0);
-    if (WIFSIGNALED(status)) return warn("died of signal " + signal_name(WTERMSIG(status)));
-    if (status != 0) warn("exited with " + std::to_string(WEXITSTATUS(status)));
   }
 
   void warn(const std::string& what) {
@@ -159,52 +58,41 @@ class HookCaller {
     warned_ = true;
   }
 
-  const std::string command_;
+  const std::string& command_;
   const Log& log_;
-  Deadline last_by_ = never;  ///< set once dlock reports no more events
-  struct sigaction on_entry_[std::size(outlived)]{};
-  struct sigaction chld_on_entry_ {};
   bool warned_ = false;
 };
 
 }  // namespace
 
 Hook::Hook(const std::string& command, const Log& log) : log_(log) {
-  int ends[2];
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-    warn(std::strerror(errno));
-    return;
-  }
-  channel_ = Fd(ends[0]);
-  const Fd its_end(ends[1]);
-  const pid_t pid = fork();
-  if (pid == 0) {
-    try {
-      channel_.reset();
+  try {
+    process_.emplace("dlock-hook", [&](SideCaller& side) {
       HookCaller caller(command, log);
-      caller.let_go(its_end.get());
-      caller.run();
-    } catch (...) {
-      _exit(1);  // must not return into the code of the parent
-    }
+      while (const auto message = side.next()) caller.call(side, *message);
+    });
+  } catch (const Error& error) {
+    warn(error.what());
   }
-  if (pid < 0) warn(std::strerror(errno));
 }
 
 void Hook::tell(const Facts& facts) {
+  if (!process_) return;
   std::string message;
   for (const auto& [name, value] : facts) message.append(name + "=" + value).push_back('\0');
   const auto sent =
-      ::send(channel_.get(), message.data(), message.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+      ::send(process_->channel.get(), message.data(), message.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   if (sent < 0) warn(std::strerror(errno));
 }
 
 void Hook::finish(Signals& signals) {
-  shutdown(channel_.get(), SHUT_WR);
+  if (!process_) return;
+  const int channel = process_->channel.get();
+  shutdown(channel, SHUT_WR);
   const Deadline give_up = later(BootClock::now(), longest_finish);
-  // The hook process closes its end of the channel when it ends.
-  pollfd fds[] = {{channel_.get(), POLLIN, 0}, {signals.fd(), POLLIN, 0}};
-  while (channel_ && poll_until(fds, give_up) > 0 && fds[0].revents == 0) {
+  // At its end the other process lets go of its end of the channel.
+  pollfd fds[] = {{channel, POLLIN, 0}, {signals.fd(), POLLIN, 0}};
+  while (poll_until(fds, give_up) > 0 && fds[0].revents == 0) {
     while (const auto event = signals.take()) {
       if (ends_waiting(event->number)) return;
     }

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/fd.hpp"
+#include "base/side_process.hpp"
 #include "config/settings.hpp"
 #include "output/json.hpp"
 #include "output/log.hpp"
@@ -17,9 +17,7 @@ namespace dlock {
 /// after the other, so that neither the lock nor COMMAND waits for them.
 class Hook {
  public:
-  /// Starts that process. It must come before dlock opens files that stay open, starts a thread or
-  /// blocks a signal, and before ProcessTree, so that the process does not count as part of
-  /// COMMAND.
+  /// Starts that process, when a SideProcess may be started.
   Hook(const std::string& command, const Log& log);
 
   /// Environment variables for the call; an empty value removes the variable.
@@ -35,7 +33,7 @@ class Hook {
   void warn(const std::string& why);
 
   const Log& log_;
-  Fd channel_;
+  std::optional<SideProcess> process_{};
   bool warned_ = false;
 };
 

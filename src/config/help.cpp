@@ -163,7 +163,7 @@ std::string page_text(const Page& page) {
     if (!each.belongs_to(page.command) || each.has(rare)) continue;
     text += option_line(each, page.command);
   }
-  text += wrapped("Also, each with a variable as DLOCK_TLS_CA:", rare_options(page.command));
+  text += wrapped("Also, with variables as DLOCK_TLS_CA:", rare_options(page.command));
   text += wrapped("Variables:", variables_of(page.command));
   if (text.find(" DUR ") != std::string::npos) {
     text += "DUR is 10, 0.25 or .5 (seconds), 500ms, 30s, 5m, 1h30m, 1d.\n";

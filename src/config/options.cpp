@@ -99,6 +99,8 @@ constexpr Option option_table[] = {
      in_files | adds_up},
     {"password-file", 0, a_secret, all, "read the server's password from F", "DLOCK_PASSWORD_FILE",
      in_files | rare},
+    {"password-command", 0, "CMD", all, "take it from CMD, by /bin/sh, for each login",
+     "DLOCK_PASSWORD_COMMAND", in_files | rare},
     {"password", 0, "TEXT", none, "", "DLOCK_PASSWORD", in_files},
     {"tls-ca", 0, a_file_or_directory, all, "authorities to trust for TLS", "DLOCK_TLS_CA",
      in_files | rare},

@@ -6,6 +6,7 @@
 
 #include "base/duration.hpp"
 #include "base/text.hpp"
+#include "config/password_choice.hpp"
 #include "config/redaction.hpp"
 #include "config/values.hpp"
 
@@ -48,65 +49,7 @@ Target parse_at(const SourcedValue& given) {
   }
 }
 
-std::string read_password(const std::string& path) {
-  // Redis accepts no longer password from a client that is not logged in.
-  constexpr std::size_t longest_password = 16384;
-  std::string content = read_whole(path, longest_password);
-  if (content.ends_with('\n')) content.pop_back();
-  if (content.empty()) throw_usage("the password in " + escaped(path) + " is empty");
-  return content;
-}
-
-Password password_in(const SourcedValue& file, std::vector<std::string>& warnings) {
-  std::string text;
-  try {
-    text = read_password(file.text);
-  } catch (const Error& fault) {
-    file.refuse(fault.what());
-  }
-  const auto warning = exposed_warning(file.text, "a password");
-  if (!warning.empty()) warnings.push_back(warning);
-  // A pipe can be read only once, and a descriptor may belong to another file later.
-  std::error_code error;
-  const auto path = std::filesystem::absolute(file.text, error).string();
-  const bool once = path.starts_with("/dev/") || path.starts_with("/proc/") ||
-                    !std::filesystem::is_regular_file(path, error);
-  if (once) return text;
-  return {std::move(text), [path] { return read_password(path); }};
-}
-
-/// The password of the configuration file with the highest precedence that has one.
-std::optional<Password> password_of_files(const Sources& sources,
-                                          std::vector<std::string>& warnings) {
-  for (const ConfigFile& file : sources.files()) {
-    for (const auto& [name, given] : file.entries) {
-      if (name == "password") return given.text;
-      if (name != "password-file") continue;
-      return password_in(absolute_in_file(given), warnings);
-    }
-  }
-  return std::nullopt;
-}
-
-/// The password for a URL that contains the password `own`, if any, in the order that resolve()
-/// documents; with `redis`, redis-cli's variable counts, too.
-std::optional<Password> find_password(const Sources& sources, std::optional<Password> own,
-                                      std::vector<std::string>& warnings, bool redis = true) {
-  const auto file_variable = sources.in_variable(option("password-file").variable);
-  auto values = sources.in_variable(option("password").variable);
-  if (redis) {
-    for (auto& given : sources.in_variable("REDISCLI_AUTH")) values.push_back(std::move(given));
-  }
-
-  const auto flag = sources.in_flags("password-file");
-  if (!flag.empty()) return password_in(flag.front(), warnings);
-  if (own) return own;
-  if (!file_variable.empty()) return password_in(file_variable.front(), warnings);
-  if (!values.empty()) return values.front().text;
-  return password_of_files(sources, warnings);
-}
-
-/// The servers that store the locks, as far as the URL names them.
+/// The servers that locks live on, as far as the URL knows them.
 std::vector<Endpoint*> servers_in(Target& target) {
   std::vector<Endpoint*> servers;
   const auto add_all = [&](std::vector<Endpoint>& all) {
@@ -138,31 +81,7 @@ void warn_of_open_password(const SourcedValue& given, ChosenServer& chosen) {
   warn_of_open("a password", given, "--password-file", chosen);
 }
 
-/// Finds the password of each of several servers. It opens a file only once, because it may be a
-/// pipe.
-class OneReading {
- public:
-  OneReading(const Sources& sources, bool redis) : sources_(sources), redis_(redis) {}
-
-  std::optional<Password> find(const std::optional<Password>& own) {
-    if (own && sources_.in_flags("password-file").empty()) {
-      return find_password(sources_, own, warnings, redis_);
-    }
-    if (!read_) found_ = find_password(sources_, std::nullopt, warnings, redis_);
-    read_ = true;
-    return found_;
-  }
-
-  std::vector<std::string> warnings;
-
- private:
-  const Sources& sources_;
-  bool redis_;
-  bool read_ = false;
-  std::optional<Password> found_;
-};
-
-/// Adds the password, unless the URL has one. Without either, the database's library looks for one.
+/// What neither the URL nor dlock's own settings have, the database's library looks for.
 void add_password(const SourcedValue& given, const Sources& sources, SqlTarget& database,
                   ChosenServer& chosen) {
   if (database.has_password) {
@@ -171,8 +90,10 @@ void add_password(const SourcedValue& given, const Sources& sources, SqlTarget& 
     // Only a URL can hold the password of a key and similar secrets.
     warn_of_open("a secret", given, "DLOCK_SERVER", chosen);
   }
+  OnePassword found(sources, false);
   const auto in_url = database.has_password ? std::optional<Password>("") : std::nullopt;
-  const auto password = find_password(sources, in_url, chosen.warnings, false);
+  const auto password = found.find(in_url);
+  for (const std::string& warning : found.warnings) warn(chosen, warning);
   if (password && *password != "") database.password = password;
 }
 
@@ -186,8 +107,11 @@ void add_password(const SourcedValue& given, const Sources& sources, ChosenServe
   // In etcd and ZooKeeper a password belongs to a user, so a URL without a user needs none.
   if (!redis) std::erase_if(servers, [](const Endpoint* server) { return !server->user; });
   const bool none_asks = servers.empty() && !std::holds_alternative<SqlTarget>(chosen.target);
-  if (none_asks) refuse_flags(sources, {"password-file"}, "no user in --server has a password");
-  OneReading passwords(sources, redis);
+  if (none_asks) {
+    refuse_flags(sources, {"password-file", "password-command"},
+                 "no user in --server has a password");
+  }
+  OnePassword passwords(sources, redis);
   for (Endpoint* server : servers) {
     if (server->password) warn_of_open_password(given, chosen);
     server->password = passwords.find(server->password);
@@ -280,7 +204,7 @@ void add_sentinel_login(const Sources& sources, ChosenServer& chosen) {
     users.front().front().refuse("needs the password: --sentinel-password-file FILE");
   }
   if (files.empty()) return;
-  const Password password = password_in(absolute_in_file(files.front().front()), chosen.warnings);
+  const Password password = password_in(files.front().front(), chosen.warnings);
   for (Endpoint& sentinel : target->sentinels) {
     if (!users.empty()) sentinel.user = users.front().front().text;
     sentinel.password = password;

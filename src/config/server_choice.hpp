@@ -18,8 +18,8 @@ struct ChosenServer {
 
 /// The options that name the server and say how to reach it.
 inline constexpr std::initializer_list<const char*> flags_about_a_server = {
-    "server",  "password-file",   "tls-ca",        "tls-cert",
-    "tls-key", "tls-server-name", "sentinel-user", "sentinel-password-file"};
+    "server",          "password-file", "password-command",      "tls-ca", "tls-cert", "tls-key",
+    "tls-server-name", "sentinel-user", "sentinel-password-file"};
 
 /// Chooses the server and its password, in the order that resolve() documents.
 ChosenServer choose_server(const Sources& sources);

@@ -144,10 +144,10 @@ Environment process_environment();
 /// TLS settings in variables and files apply only to `rediss` and `etcds` URLs, those for sentinels
 /// only to their URLs; as flags they are refused with other URLs.
 ///
-/// The password of a Redis server comes from `--password-file`, else from the URL (it belongs to
-/// that URL, whatever the URL's source), else from DLOCK_PASSWORD_FILE, DLOCK_PASSWORD,
-/// REDISCLI_AUTH, else from `password-file` or `password` in the user's configuration file, else in
-/// the system's.
+/// The password of a Redis server: `--password-file` or `--password-command`, else the one in the
+/// URL (it belongs to that URL, wherever that stands), else DLOCK_PASSWORD_FILE or
+/// DLOCK_PASSWORD_COMMAND, DLOCK_PASSWORD, REDISCLI_AUTH, else `password-file`, `password-command`
+/// or `password` of the user's configuration file, else of the system's.
 Settings resolve(const CommandLine& line, const Environment& environment,
                  const std::string& system_file = "/etc/dlock.conf");
 

@@ -174,7 +174,9 @@ FileEntry parse_line(const std::string& place, std::string_view line) {
 
 /// Refuses a second entry of the same name in one file, except for `server`, and a second password.
 void check_alone(const std::vector<FileEntry>& earlier, const FileEntry& entry) {
-  const auto kind = [](const std::string& name) { return name.substr(0, name.find("-file")); };
+  const auto kind = [](const std::string& name) {
+    return name == "password-command" ? "password" : name.substr(0, name.find("-file"));
+  };
   for (const FileEntry& other : earlier) {
     if (entry.name == "server" || kind(other.name) != kind(entry.name)) continue;
     entry.value.refuse("is already set at " + other.value.place);

@@ -236,7 +236,7 @@ std::optional<std::vector<EtcdAnswer>> EtcdClient::try_once(
 void EtcdClient::log_in(const CallOptions& call_options) {
   const Endpoint& server = servers_.front();
   if (logged_in_ || !server.user) return;
-  const std::string password = server.password ? server.password->text() : "";
+  const std::string password = server.password ? server.password->text(call_options) : "";
   require_utf8(*server.user, shown_ + ": the user");
   require_utf8(password, shown_ + ": the password");
   logged_in_ = true;

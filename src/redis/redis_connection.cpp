@@ -147,12 +147,13 @@ void RedisConnection::open(const CallOptions& call_options) {
   constexpr int tries = 3;
   const auto left = left_until(call_options.deadline) / (route_->may_move() ? tries : 1);
   const auto until = std::min(call_options.deadline, later(BootClock::now(), left));
+  auto setting_up = set_up(endpoint, call_options);
   Stream stream = named(route_->may_move() ? endpoint.address() : "", [&] {
     return Stream::connect(endpoint, {until, call_options.cancel_fd});
   });
   link_.emplace(std::move(endpoint), std::move(stream));
   ++links_;
-  link_->setting_up = set_up(link_->to);
+  link_->setting_up = std::move(setting_up);
   link_->owed = link_->setting_up.size();
   for (const Request& request : link_->setting_up) append_formatted(link_->unsent, request);
   if (on_link_) on_link_(link_->to, BootClock::now() - begun);
@@ -228,12 +229,13 @@ std::optional<Published> RedisConnection::next_message(const CallOptions& call_o
   });
 }
 
-std::deque<Request> RedisConnection::set_up(const Endpoint& endpoint) const {
+std::deque<Request> RedisConnection::set_up(const Endpoint& endpoint,
+                                            const CallOptions& call_options) const {
   std::deque<Request> requests;
   if (endpoint.password && endpoint.user) {
-    requests.push_back({"AUTH", *endpoint.user, endpoint.password->text()});
+    requests.push_back({"AUTH", *endpoint.user, endpoint.password->text(call_options)});
   } else if (endpoint.password) {
-    requests.push_back({"AUTH", endpoint.password->text()});
+    requests.push_back({"AUTH", endpoint.password->text(call_options)});
   }
   if (endpoint.database != 0) {
     requests.push_back({"SELECT", std::to_string(endpoint.database)});

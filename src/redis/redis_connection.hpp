@@ -104,9 +104,9 @@ class RedisConnection {
   Reply next_reply(const CallOptions& call_options);
   /// Takes a published message into the inbox; false if `reply` is something else.
   bool take_message(Reply& reply);
-  std::deque<Request> set_up(const Endpoint& endpoint) const;
-  /// Takes the replies and messages that arrived between exchanges. Throws on a reply to no
-  /// request: from then on each reply would belong to another request.
+  std::deque<Request> set_up(const Endpoint& endpoint, const CallOptions& call_options) const;
+  /// Takes what is there that no exchange waits for. Throws if replies are there that nobody asked
+  /// for: from here on each would answer another.
   void check_in_step();
   void take_between(Reply reply);
   /// Takes a reply to the set-up, or to an interrupted exchange.

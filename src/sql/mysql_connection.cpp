@@ -239,7 +239,7 @@ bool MysqlConnection::log_in(const std::string& host, const CallOptions& call_op
   const bool verified = address_.tls == MysqlAddress::Tls::verified;
   const unsigned long flags =
       CLIENT_MULTI_STATEMENTS | (verified ? CLIENT_SSL_VERIFY_SERVER_CERT : 0UL);
-  const std::string password = address_.password ? address_.password->text() : "";
+  const std::string password = address_.password ? address_.password->text(call_options) : "";
   MYSQL* connected = nullptr;
   carry_out(
       [&] {

@@ -281,7 +281,7 @@ void PostgresConnection::connect_to(const PostgresHost* host, const CallOptions&
     add("hostaddr", host->hostaddr.c_str());
     add("port", host->port.c_str());
   }
-  const std::string password = terms_.password ? terms_.password->text() : "";
+  const std::string password = terms_.password ? terms_.password->text(call_options) : "";
   if (terms_.password) add("password", password.c_str());
   add(nullptr, nullptr);
   connection_.reset(libpq().PQconnectStartParams(names.data(), values.data(), 1));

@@ -102,15 +102,18 @@ void ZooKeeperClient::follow_servers(const CallOptions& call_options) {
 
 void ZooKeeperClient::open(const CallOptions& call_options) {
   close();
+  std::string login;
+  if (has_login()) {
+    const Endpoint& server = servers_.front();
+    login = *server.user + ":" + (server.password ? server.password->text(call_options) : "");
+  }
   addresses_.look_up(call_options);
   handle_ = libzookeeper().zookeeper_init(addresses_.list().c_str(), ZooKeeperWatches::call,
                                           static_cast<int>(session_.count()), nullptr, nullptr, 0);
   if (handle_ == nullptr) throw_errno("cannot use libzookeeper");
   counted_ = reached_ = false;
   failed_connects_ = refusals_ = 0;
-  if (!has_login()) return;
-  const auto& password = servers_.front().password;
-  const std::string login = *servers_.front().user + ":" + (password ? password->text() : "");
+  if (login.empty()) return;
   libzookeeper().zoo_add_auth(handle_, "digest", login.data(), static_cast<int>(login.size()),
                               nullptr, nullptr);
 }

@@ -1,11 +1,17 @@
 #include <doctest/doctest.h>
+#include <stdio.h>
 #include <sys/stat.h>
+
+#include <chrono>
+#include <string>
+#include <utility>
 
 #include "cli/command_inside.hpp"
 #include "cli/place.hpp"
 #include "support/eventually.hpp"
 #include "support/fake_server.hpp"
 #include "support/files.hpp"
+#include "support/recorded_process.hpp"
 
 namespace dlock::test {
 namespace {
@@ -20,6 +26,14 @@ RedisOptions guarded() {
 void write_secret(const std::string& path, const std::string& text) {
   write_file(path, text);
   REQUIRE(chmod(path.c_str(), 0600) == 0);
+}
+
+/// From now on the user `jobs` has this password there.
+bool give_jobs(const RedisServer& server, const std::string& secret) {
+  return server
+             .command({"ACL", "SETUSER", "jobs", "reset", "on", ">" + secret, "~dlock:*",
+                       "&dlock:*", "+@all"})
+             .text == "OK";
 }
 
 Result run_with(const RedisServer& server, ProcessOptions options,
@@ -151,11 +165,7 @@ TEST_CASE("password: a pipe is read once, for however many servers") {
 TEST_CASE("password: a holder and a waiter outlive its rotation, and its file may follow later") {
   const RedisServer server(guarded());
   const TempDir dir;
-  const auto rotate = [&](const std::string& to) {
-    return server.command(
-        {"ACL", "SETUSER", "jobs", "reset", "on", ">" + to, "~dlock:*", "&dlock:*", "+@all"});
-  };
-  REQUIRE(rotate("first").text == "OK");
+  REQUIRE(give_jobs(server, "first"));
   write_secret(dir / "password", "first");
   const std::string url = "redis://jobs@127.0.0.1:" + std::to_string(server.port());
   auto options = with("DLOCK_SERVER", url);
@@ -163,7 +173,7 @@ TEST_CASE("password: a holder and a waiter outlive its rotation, and its file ma
   CommandInside holder(options, {"-t", "60s"});
   Process waiter = start_dlock({"run", "-k", "a", "--", "echo", "in"}, options);
   REQUIRE(eventually([&] { return says_that_it_waits(waiter); }));
-  REQUIRE(rotate("second").text == "OK");
+  REQUIRE(give_jobs(server, "second"));
   server.command({"CLIENT", "KILL", "USER", "jobs"});
   CHECK(eventually([&] { return holds(waiter.err(), "user name or password is wrong"); }));
   holder.end();
@@ -185,6 +195,126 @@ TEST_CASE("password: its file may be unreadable or empty for a while once a lock
   holder.end();
   CHECK(holder.process.wait().exit_code == 0);
   CHECK(holder.process.err() == "");
+}
+
+TEST_CASE("password: a command gives it for each login, and is none of the tree of COMMAND") {
+  const RedisServer server(guarded());
+  const TempDir dir;
+  REQUIRE(give_jobs(server, "first"));
+  write_secret(dir / "password", "first");
+  auto options = with("DLOCK_SERVER", "redis://jobs@127.0.0.1:" + std::to_string(server.port()));
+  // What it leaves behind runs as long as the test.
+  options.env["DLOCK_PASSWORD_COMMAND"] = "cd " + dir.path() +
+                                          "; while [ -e password ]; do sleep 0.1; done & "
+                                          "cat password; echo >>logins";
+  CommandInside holder(options, {"-t", "60s", "--wait-tree"});
+  Process waiter = start_dlock({"run", "-k", "a", "--", "echo", "in"}, options);
+  REQUIRE(eventually([&] { return says_that_it_waits(waiter); }));
+  const auto logins = [&] { return read_file(dir / "logins").size(); };
+  const auto before = logins();
+  write_secret(dir / "password", "second\n");
+  REQUIRE(give_jobs(server, "second"));
+  server.command({"CLIENT", "KILL", "USER", "jobs"});
+  REQUIRE(eventually([&] { return logins() >= before + 2; }));
+  holder.end();
+  CHECK(holder.process.wait().exit_code == 0);
+  CHECK(holder.process.err() == "");
+  CHECK(waiter.wait().out == "in\n");
+}
+
+TEST_CASE("password: a command that fails is one line at the start, and a retried outage later") {
+  const RedisServer server(guarded());
+  const TempDir dir;
+  const std::pair<const char*, const char*> failures[] = {
+      {"echo why >&2; echo more >&2; exit 3", "exited with 3: why\n"},
+      {"/nowhere", "exited with 127: "},
+      {"kill -KILL $$", "died of signal KILL\n"},
+      {"echo >&2; :", "wrote nothing to stdout\n"},
+      {"echo one; echo two", "wrote more than one line to stdout, the password\n"}};
+  for (const auto& [command, why] : failures) {
+    CAPTURE(command);
+    const auto failed = run_with(server, {}, {"--password-command", command});
+    CHECK(failed.exit_code == 64);
+    CHECK(is_one_message(failed.err));
+    CHECK(failed.err.starts_with(std::string("dlock: --password-command: the command ") + why));
+  }
+  const auto both = run_with(server, {}, {"--password-command=x", "--password-file=/x"});
+  CHECK(both.exit_code == 64);
+  CHECK(both.err == "dlock: --password-command: excludes --password-file\n");
+
+  REQUIRE(give_jobs(server, "first"));
+  write_secret(dir / "password", "first");
+  auto options = with("DLOCK_SERVER", "redis://jobs@127.0.0.1:" + std::to_string(server.port()));
+  options.env["DLOCK_PASSWORD_COMMAND"] = "cat " + (dir / "password");
+  CommandInside holder(options, {"-t", "60s"});
+  Process waiter = start_dlock({"run", "-k", "a", "--", "echo", "in"}, options);
+  REQUIRE(eventually([&] { return says_that_it_waits(waiter); }));
+  REQUIRE(rename((dir / "password").c_str(), (dir / "gone").c_str()) == 0);
+  REQUIRE(give_jobs(server, "second"));
+  server.command({"CLIENT", "KILL", "USER", "jobs"});
+  CHECK(eventually(
+      [&] { return holds(waiter.err(), "_COMMAND: the command exited with 1: cat: "); }));
+  write_secret(dir / "password", "second");
+  holder.end();
+  CHECK(holder.process.wait().exit_code == 0);
+  CHECK(waiter.wait().out == "in\n");
+}
+
+TEST_CASE("password: a command that does not end is killed, with all that it started") {
+  const RedisServer server(guarded());
+  const TempDir dir;
+  const std::string command = "sleep 61 & echo $! >" + (dir / "pid") + "; echo half >&2; sleep 62";
+  const auto late = run_with(server, {}, {"--password-command", command});
+  CHECK(late.exit_code == 64);
+  CHECK(late.err ==
+        "dlock: --password-command: the command was killed: it ran for more than 10s: half\n");
+  const int left = std::stoi(read_file(dir / "pid"));
+  CHECK(eventually([&] { return !is_alive(left); }));
+}
+
+TEST_CASE("password: that of sentinels, and that of a majority, may be rotated below a holder") {
+  const TempDir dir;
+  const RedisServer servers[] = {RedisServer(guarded()), RedisServer(guarded()),
+                                 RedisServer(guarded())};
+  RedisOptions watching;
+  watching.tcp = watching.sentinel = true;
+  watching.config = {"sentinel monitor locks 127.0.0.1 " + std::to_string(servers[0].port()) + " 1",
+                     std::string("sentinel auth-pass locks ") + password};
+  const RedisServer sentinel(watching);
+  ProcessOptions of_sentinels = with("DLOCK_PASSWORD", password);
+  of_sentinels.env["DLOCK_SERVER"] =
+      "redis+sentinel://127.0.0.1:" + std::to_string(sentinel.port()) + "/locks";
+  of_sentinels.env["DLOCK_SENTINEL_USER"] = "jobs";
+  of_sentinels.env["DLOCK_SENTINEL_PASSWORD_FILE"] = dir / "password";
+  ProcessOptions of_majority = with("DLOCK_PASSWORD_FILE", dir / "password");
+  for (const RedisServer& each : servers) {
+    record_process_of(each, std::chrono::hours(1), false);
+    of_majority.env["DLOCK_SERVER"] +=
+        "redis://jobs@127.0.0.1:" + std::to_string(each.port()) + " ";
+  }
+  const auto rotate = [&](const std::string& to) {
+    write_secret(dir / "password", to);
+    bool all = give_jobs(sentinel, to);
+    for (const RedisServer& each : servers) all = give_jobs(each, to) && all;
+    return all;
+  };
+  sentinel.command({"ACL", "SETUSER", "default", "-@all", "+acl"});
+  for (const ProcessOptions& options : {of_sentinels, of_majority}) {
+    CAPTURE(options.env.at("DLOCK_SERVER"));
+    REQUIRE(rotate("first"));
+    CommandInside holder(options, {"-t", "60s"});
+    Process waiter = start_dlock({"run", "-k", "a", "--", "echo", "in"}, options);
+    REQUIRE(eventually([&] { return says_that_it_waits(waiter); }));
+    REQUIRE(rotate("second"));
+    for (const RedisServer& each : servers) {
+      each.command({"CLIENT", "KILL", "TYPE", "normal"});
+      each.command({"CLIENT", "KILL", "TYPE", "pubsub"});
+    }
+    holder.end();
+    CHECK(holder.process.wait().exit_code == 0);
+    CHECK(!holds(holder.process.err(), "could not release"));
+    CHECK(waiter.wait().out == "in\n");
+  }
 }
 
 TEST_CASE("password: a file that cannot be had is an error that names it") {

@@ -73,6 +73,9 @@ void try_command_line(std::string_view text) {
   }
   std::map<std::string, std::string> variables;
   for (const std::string& each : arguments) {
+    // It would be run.
+    const bool is_command = each.starts_with("--password-command");
+    if (is_command || each.starts_with("DLOCK_PASSWORD_COMMAND")) return;
     const auto equals = each.find('=');
     if (each.starts_with("DLOCK_") && equals != std::string::npos) {
       variables[each.substr(0, equals)] = each.substr(equals + 1);

@@ -54,7 +54,7 @@ MysqlAddress TlsDatabase<MariaDbServer>::address(const std::string& ca) const {
 
 std::string TlsDatabase<MariaDbServer>::url(const std::string& ca) const {
   const MysqlAddress at = address(ca);
-  return "mysql://" + *at.user + ":" + at.password->text() + "@" + at.host + ":" +
+  return "mysql://" + *at.user + ":" + at.password->text({}) + "@" + at.host + ":" +
          std::to_string(at.port) + "/" + at.database + "?ssl-mode=VERIFY_IDENTITY&ssl-ca=" + ca;
 }
 

@@ -101,13 +101,19 @@ TEST_CASE("passwords come in their order") {
   const std::string system = place.file("system.pw", "system-file\n");
   place.system("server = redis://h\npassword-file = " + system);
   CHECK(password(place.resolve<InspectSettings>({"inspect"})) == "system-file");
+  place.user("password-command = echo user-command");
+  CHECK(password(place.resolve<InspectSettings>({"inspect"})) == "user-command");
   place.user("password = user with  blanks");
   CHECK(password(place.resolve<InspectSettings>({"inspect"})) == "user with  blanks");
   place.variables["REDISCLI_AUTH"] = "rediscli";
   CHECK(password(place.resolve<InspectSettings>({"inspect"})) == "rediscli");
   place.variables["DLOCK_PASSWORD"] = "variable";
   CHECK(password(place.resolve<InspectSettings>({"inspect"})) == "variable");
+  place.variables["DLOCK_PASSWORD_COMMAND"] = "echo variable-command";
+  CHECK(password(place.resolve<InspectSettings>({"inspect"})) == "variable-command");
   place.variables["DLOCK_PASSWORD_FILE"] = place.file("variable.pw", "variable-file");
+  CHECK(place.usage_error({"inspect"}) == "DLOCK_PASSWORD_COMMAND: excludes DLOCK_PASSWORD_FILE");
+  place.variables.erase("DLOCK_PASSWORD_COMMAND");
   CHECK(password(place.resolve<InspectSettings>({"inspect"})) == "variable-file");
   CHECK(password(place.resolve<InspectSettings>(inspect("redis://:url@h"))) == "url");
   const std::string flag = place.file("flag.pw", "flag-file\n\n");
@@ -115,6 +121,8 @@ TEST_CASE("passwords come in their order") {
         "flag-file\n");
   CHECK(password(place.resolve<InspectSettings>(
             {"inspect", "--server=redis://:url@h", "--password-file", flag})) == "flag-file\n");
+  CHECK(password(place.resolve<InspectSettings>(
+            {"inspect", "--server=redis://:url@h", "--password-command=echo flag"})) == "flag");
 }
 
 TEST_CASE("a server without a password has none") {
@@ -149,7 +157,8 @@ TEST_CASE("a password file that cannot be had is refused where it was named") {
 TEST_CASE("an empty password variable is an unset one") {
   Surroundings place;
   place.user("password = of-file");
-  for (const char* name : {"DLOCK_PASSWORD", "DLOCK_PASSWORD_FILE", "REDISCLI_AUTH"}) {
+  for (const char* name :
+       {"DLOCK_PASSWORD", "DLOCK_PASSWORD_FILE", "DLOCK_PASSWORD_COMMAND", "REDISCLI_AUTH"}) {
     place.variables[name] = "";
   }
   CHECK(password(place.resolve<InspectSettings>(inspect("redis://h"))) == "of-file");

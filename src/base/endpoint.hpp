@@ -14,23 +14,23 @@
 
 namespace dlock {
 
-/// Redis itself takes no longer one from a client it does not know yet.
+/// Redis accepts no longer one from a client that has not logged in.
 inline constexpr std::size_t longest_password = 16384;
 
-/// A password that each login reads anew, so that a rotated one reaches a client that runs. Copies
-/// share what was read last; any thread may use one.
+/// A password that each login reads anew, so that a running client gets a rotated one. Copies share
+/// the password that was read last. Any thread may use one.
 class Password {
  public:
   Password(std::string text);
   Password(const char* text) : Password(std::string(text)) {}
-  /// Returns the password of now, or throws Error.
+  /// Returns the current password, or throws Error.
   using Read = std::function<std::string(const CallOptions&)>;
-  /// The first one is read at once.
+  /// Reads the password once at first.
   explicit Password(Read read);
 
-  /// For a login now. Throws Error{unavailable} where it cannot be read; the next login then takes
-  /// the last one, which may still be right. Logins share one that took as long to read as it is
-  /// old: those at several servers come together.
+  /// The password for a login now. Throws Error{unavailable} if it cannot be read; the next login
+  /// then uses the last one, which may still be valid. Logins that follow within the time that
+  /// reading took share the password, because those at several servers come together.
   std::string text(const CallOptions& call_options) const;
   bool operator==(const Password& other) const;
 

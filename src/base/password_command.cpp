@@ -23,7 +23,7 @@ namespace dlock {
 namespace {
 
 constexpr std::chrono::seconds longest_call{10};
-/// What begins the answer of the other process.
+/// The first byte of the side process's answer.
 constexpr char a_password = 'p', an_error = 'e';
 
 struct Pipe {
@@ -34,7 +34,8 @@ struct Pipe {
     to = Fd(ends[1]);
     fcntl(from.get(), F_SETFL, O_NONBLOCK);
   }
-  /// What was written by now: a process that the command left behind may keep the other end open.
+  /// Reads only the text written so far: a process that the command left behind may keep the other
+  /// end open.
   std::string written() const {
     std::string text(longest_password + 1, '\0');
     const ssize_t count = read(from.get(), text.data(), text.size());
@@ -47,7 +48,7 @@ struct Pipe {
 
 std::string failed(const std::string& how) { return an_error + ("the command " + how); }
 
-/// In the other process.
+/// Runs in the side process.
 std::string answer(SideCaller& side, const std::string& command) {
   const Pipe out, err;
   const auto status = side.call(command, longest_call, [&] {
@@ -69,7 +70,7 @@ std::string answer(SideCaller& side, const std::string& command) {
 }
 
 void answer_all(SideCaller& side, const std::string& command) {
-  dup2(STDOUT_FILENO, STDERR_FILENO);  // nobody who reads it waits for this process to end
+  dup2(STDOUT_FILENO, STDERR_FILENO);  // no reader of stderr waits for this process to end
   while (side.next()) {
     try {
       side.reply(answer(side, command));
@@ -79,7 +80,7 @@ void answer_all(SideCaller& side, const std::string& command) {
   }
 }
 
-/// dlock's end.
+/// Runs in dlock: asks the side process.
 struct Asker {
   std::string ask(const CallOptions& call_options) {
     const int channel = process.channel.get();

@@ -6,9 +6,9 @@
 
 namespace dlock {
 
-/// What runs `command` by /bin/sh, in a SideProcess, and returns the line that it writes: a
-/// password that expires. Throws Error{usage} where there is none within ten seconds. A call that
-/// ends before leaves its password to the next one.
+/// A reader of passwords that expire: it runs `command` by /bin/sh, in a SideProcess, and returns
+/// the line that the command writes. Throws Error{usage} if there is none within ten seconds. If a
+/// call ends earlier, the next one gets its password.
 Password::Read password_command(const std::string& command);
 
 }  // namespace dlock

@@ -38,7 +38,7 @@ SideProcess::SideProcess(const char* name, const std::function<void(SideCaller&)
     work(caller);
     _exit(0);
   } catch (...) {
-    _exit(1);  // never into the code of the one that was forked
+    _exit(1);  // never return into dlock's own code
   }
 }
 
@@ -54,25 +54,25 @@ SideProcess::~SideProcess() {
 SideCaller::SideCaller(const char* name, int channel) {
   setpgid(0, 0);
   prctl(PR_SET_NAME, name);
-  // It ends with dlock, of which it has to tell yet: what is sent to all of a service or a
-  // session (systemd's SIGTERM) reaches it too, and the reader of stderr may have gone.
+  // This process outlives a signal to the whole service or session (systemd's SIGTERM), because it
+  // still has to report dlock's end, and a closed stderr.
   for (std::size_t i = 0; i < std::size(outlived); ++i) {
     struct sigaction ignored {};
     ignored.sa_handler = SIG_IGN;
     sigaction(outlived[i], &ignored, &on_entry_[i]);
   }
-  // It is in the background of a terminal, and so are its calls: under `stty tostop` a line of
-  // theirs would stop them. Where the signal is blocked the line is written.
+  // This process and its calls are in the background of the terminal: under `stty tostop` their
+  // output would stop them. With the signal blocked they may write.
   sigset_t terminal_output;
   sigemptyset(&terminal_output);
   sigaddset(&terminal_output, SIGTTOU);
   sigprocmask(SIG_BLOCK, &terminal_output, nullptr);
-  // Ignored, it would have the kernel reap a call before its end is read.
+  // If SIGCHLD were ignored, the kernel would reap a call before its status is read.
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &standard, &chld_on_entry_);
-  // A process that a call leaves behind must not become dlock's child, and so one of COMMAND's
-  // tree.
+  // A process that a call leaves behind must not become dlock's child, because dlock would count it
+  // among COMMAND's.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
   dup2(nothing, STDIN_FILENO);
@@ -105,7 +105,7 @@ std::optional<int> SideCaller::call(const std::string& command, std::chrono::sec
   const pid_t pid = fork();
   if (pid < 0) throw_errno("fork");
   if (pid == 0) become(command, prepare);
-  setpgid(pid, pid);  // here and there, as either may run first
+  setpgid(pid, pid);  // parent and child both, because either may run first
   const bool ended = await(pid, open_pidfd(pid), longest);
   if (!ended) kill(-pid, SIGKILL);
   int status = 0;
@@ -113,8 +113,8 @@ std::optional<int> SideCaller::call(const std::string& command, std::chrono::sec
   return ended ? std::optional(status) : std::nullopt;
 }
 
-/// Whether it ended in time. Before Linux 5.3, and where a sandbox refuses pidfd_open(2), `end`
-/// is not open.
+/// Whether the call ended in time. `end` is not open before Linux 5.3, or if a sandbox refuses
+/// pidfd_open(2).
 bool SideCaller::await(pid_t pid, const Fd& end, std::chrono::seconds longest) {
   constexpr milliseconds look_again{20};
   const Deadline by = later(BootClock::now(), longest);

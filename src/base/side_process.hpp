@@ -13,11 +13,11 @@
 
 namespace dlock {
 
-/// In a process of dlock's own: runs commands by /bin/sh, each in a process group of its own and
-/// with the signals that dlock found. Of all that dlock was given the process has stderr.
+/// The code of the side process: runs commands by /bin/sh, each in its own process group and with
+/// the signals that dlock inherited. Of dlock's descriptors the process keeps only stderr.
 class SideCaller {
  public:
-  /// For all calls that are left when dlock wants to exit.
+  /// The limit for all calls that are left when dlock wants to exit.
   static constexpr std::chrono::seconds longest_rest{10};
 
   SideCaller(const char* name, int channel);
@@ -30,7 +30,7 @@ class SideCaller {
                           const std::function<void()>& prepare);
 
  private:
-  /// The signals that do not end it.
+  /// The signals that do not end this process.
   static constexpr int outlived[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE};
 
   bool await(pid_t pid, const Fd& end, std::chrono::seconds longest);
@@ -41,15 +41,15 @@ class SideCaller {
   struct sigaction chld_on_entry_ {};
 };
 
-/// dlock's end of such a process: neither the lock nor COMMAND waits for its calls, and what they
-/// leave behind is none of COMMAND's tree.
+/// dlock's side of the process. Neither the lock nor COMMAND waits for its calls, and processes
+/// that they leave behind do not count among COMMAND's.
 class SideProcess {
  public:
-  /// Has `work` done there, under `name` for ps(1): before dlock opens anything that it would keep
-  /// open, has a thread or blocks a signal, and before ProcessTree, which then takes it for none of
-  /// COMMAND's.
+  /// Starts the process, which runs `work` under the name `name` in ps(1). Call this before dlock
+  /// opens a descriptor that must be closed, starts a thread or blocks a signal, and before
+  /// ProcessTree, so that the process does not count among COMMAND's.
   SideProcess(const char* name, const std::function<void(SideCaller&)>& work);
-  /// It ends once all its calls have; the usual one, which has none, leaves no zombie.
+  /// Lets the process end after its calls. One without calls ends at once and leaves no zombie.
   ~SideProcess();
   SideProcess(const SideProcess&) = delete;
   SideProcess& operator=(const SideProcess&) = delete;
@@ -60,7 +60,7 @@ class SideProcess {
   pid_t pid_ = -1;
 };
 
-/// `exited with 3`, `died of signal KILL`: for a status other than 0.
+/// `exited with 3` or `died of signal KILL`, for a status other than 0.
 std::string end_of_call(int status);
 
 }  // namespace dlock

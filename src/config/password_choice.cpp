@@ -21,7 +21,7 @@ std::string read_password(const std::string& path) {
   return content;
 }
 
-/// What `read` throws is refused at the place of `given`.
+/// An error of `read` names the source of `given`.
 Password::Read reader_of(const SourcedValue& given, Password::Read read) {
   return [given, read = std::move(read)](const CallOptions& call_options) {
     try {
@@ -40,7 +40,7 @@ Password password_from(const SourcedValue& command) {
 }  // namespace
 
 Password password_in(const SourcedValue& file, std::vector<std::string>& warnings) {
-  // A pipe has it once, and a descriptor may be another file's later.
+  // A pipe can be read only once, and a descriptor may be reused later.
   std::error_code error;
   const auto path = std::filesystem::absolute(absolute_in_file(file).text, error).string();
   const bool once = path.starts_with("/dev/") || path.starts_with("/proc/") ||

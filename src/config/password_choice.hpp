@@ -9,17 +9,17 @@
 
 namespace dlock {
 
-/// The password in a file, read for each login if it is a regular one.
+/// The password in a file, read for each login if it is a regular file.
 Password password_in(const SourcedValue& file, std::vector<std::string>& warnings);
 
-/// The password for the servers that a URL names, in the order that resolve() promises. A file is
-/// opened once, as it may be a pipe, and a command runs once, for however many servers.
+/// The password for the servers that a URL names, in the order that resolve() promises. It opens a
+/// file only once, because that may be a pipe, and runs a command only once for all servers.
 class OnePassword {
  public:
-  /// With `redis` also from the variable of redis-cli.
+  /// With `redis`, the variable of redis-cli counts, too.
   OnePassword(const Sources& sources, bool redis) : sources_(sources), redis_(redis) {}
 
-  /// For a server whose URL brings `own`, if any.
+  /// The password for a server; `own` is the one in its URL, if any.
   std::optional<Password> find(const std::optional<Password>& own);
 
   std::vector<std::string> warnings{};

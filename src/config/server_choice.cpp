@@ -81,7 +81,7 @@ void warn_of_open_password(const SourcedValue& given, ChosenServer& chosen) {
   warn_of_open("a password", given, "--password-file", chosen);
 }
 
-/// What neither the URL nor dlock's own settings have, the database's library looks for.
+/// If neither the URL nor dlock's settings have a password, the database's library looks for one.
 void add_password(const SourcedValue& given, const Sources& sources, SqlTarget& database,
                   ChosenServer& chosen) {
   if (database.has_password) {

@@ -203,7 +203,7 @@ TEST_CASE("password: a command gives it for each login, and is none of the tree 
   REQUIRE(give_jobs(server, "first"));
   write_secret(dir / "password", "first");
   auto options = with("DLOCK_SERVER", "redis://jobs@127.0.0.1:" + std::to_string(server.port()));
-  // What it leaves behind runs as long as the test.
+  // The process that the command leaves behind runs as long as the test.
   options.env["DLOCK_PASSWORD_COMMAND"] = "cd " + dir.path() +
                                           "; while [ -e password ]; do sleep 0.1; done & "
                                           "cat password; echo >>logins";

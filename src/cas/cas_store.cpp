@@ -26,12 +26,33 @@ microseconds clock_since(const Snapshot& seen) {
   return seen.clock + std::max(milliseconds(0), passed - drift_allowance(passed));
 }
 
-/// Of a record in which this store has a hold.
-bool others_hold(const Snapshot& seen) {
-  constexpr std::string_view hold = "\nhold ";
-  const auto first = seen.text.find(hold);
-  return first != std::string::npos && seen.text.find(hold, first + 1) != std::string::npos;
+/// The clients of a record.
+struct Crowd {
+  int holders = 0;
+  int unconfirmed = 0;  ///< of the holders: each is about to write the record
+  int waiters = 0;
+  int sharers = 0;  ///< of the waiters: those for a lock that several can hold
+};
+
+Crowd crowd_in(std::string_view text) {
+  constexpr std::size_t flag = 3, limit = 8;
+  Crowd crowd;
+  while (!text.empty()) {
+    const auto line = take_until(text, '\n');
+    const bool waits = line.starts_with("wait ");
+    if (!waits && !line.starts_with("hold ")) continue;
+    std::string_view field, rest = line;
+    for (std::size_t i = 0; i <= (waits ? limit : flag); ++i) field = take_until(rest, ' ');
+    ++(waits ? crowd.waiters : crowd.holders);
+    if (waits && field != "1") ++crowd.sharers;
+    if (!waits && field == "p") ++crowd.unconfirmed;
+  }
+  return crowd;
 }
+
+/// About as long as a write takes. So many clients as want to write draw their pauses from so many
+/// turns: then about one at a time tries, however many they are.
+constexpr milliseconds turn{10};
 
 /// The write alone counts as sent.
 CallOptions of_a_read(const CallOptions& call_options) {
@@ -54,7 +75,7 @@ class Reservation {
   CasBackend& backend_;
 };
 
-bool has_waiters(const Snapshot& seen) { return seen.text.find("\nwait ") != std::string::npos; }
+bool has_waiters(const Snapshot& seen) { return crowd_in(seen.text).waiters > 0; }
 
 }  // namespace
 
@@ -68,10 +89,24 @@ Snapshot CasStore::rewrite(
     const std::string& name, const std::string& channel, Snapshot seen,
     const CallOptions& call_options,
     const std::function<std::optional<Update>(const Snapshot&, bool unsure)>& make) {
-  // Others were faster: random, so that their next tries do not meet ours.
-  Backoff pauses(milliseconds(1), milliseconds(64));
+  // Random, so that the tries of clients do not meet, and the longer the more clients hold: these
+  // confirm and release at the same time.
+  constexpr milliseconds least{64}, longest{4096};
+  const int confirm = crowd_in(seen.text).unconfirmed - 1;
+  Backoff pauses(std::max(milliseconds(1), turn * confirm), longest);
   const Reservation reservation(*backend_);
-  bool unsure = false, raced = false;
+  bool unsure = false, raced = confirm > 0;
+  const auto pause_for_others = [&] {
+    const int holders = crowd_in(seen.text).holders;
+    const auto span = random_up_to(std::min(pauses.next(), std::max(least, 2 * turn * holders)));
+    pause(span, call_options);
+    if (BootClock::now() >= call_options.deadline) throw_overtaken(backend_->name());
+    if (auto reserved = backend_->reserve(name, of_a_read(call_options))) {
+      seen = *std::move(reserved);
+    } else if (holders > 1) {
+      seen = backend_->read(name, channel, of_a_read(call_options));
+    }
+  };
   while (true) {
     const auto update = make(seen, unsure);
     if (!update) return seen;
@@ -89,11 +124,7 @@ Snapshot CasStore::rewrite(
       }
       raced = true;
       seen = std::get<Snapshot>(std::move(written));
-      if (auto reserved = backend_->reserve(name, of_a_read(call_options))) {
-        seen = *std::move(reserved);
-      } else {
-        pause(random_up_to(pauses.next()), call_options);
-      }
+      pause_for_others();
     } catch (const Error& error) {
       const bool in_time = BootClock::now() < call_options.deadline;
       // The server has answered, and lets others write.
@@ -192,8 +223,17 @@ Answer CasStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& 
   return answer;
 }
 
+/// Those that waited with this client were granted the lock with it, and write now, too.
+void CasStore::await_turn(const CallOptions& call_options) const {
+  const Crowd crowd = crowd_in(last_answer_.text);
+  if (crowd.sharers < 2) return;
+  pause(random_up_to(turn * crowd.sharers), call_options);
+  if (BootClock::now() >= call_options.deadline) throw_overtaken(backend_->name());
+}
+
 Renewed CasStore::renew(const Claim& claim, const RenewalTerms& terms,
                         const CallOptions& call_options) {
+  await_turn(call_options);
   const LockKey& key = claim.key;
   const Token& token = claim.token;
   Renewed renewed;
@@ -238,6 +278,7 @@ Renewed CasStore::renew(const Claim& claim, const RenewalTerms& terms,
     const bool is_renewed = lives && held_before && attached == life->lease.id;
     if (!is_renewed || error.cause() != Cause::out_of_memory) throw;
   }
+  last_answer_ = {};
   revoke_spare(life, call_options);
   if (!renewed.grant || lives != (leases_ != nullptr)) {
     const auto end = renewed.evicted_by ? LifeEnd::evicted : LifeEnd::gone;
@@ -277,7 +318,7 @@ std::optional<Snapshot> CasStore::last_written(const Claim& claim, ReleaseMode m
   if (has_waiters(over) && !leases_) return std::nullopt;
   // The clock was read later than `sent`, by a round trip or by a server that stood still: it may
   // seem to be later than it is, and another's lease over, or the own --min-hold.
-  if (others_hold(over)) return std::nullopt;
+  if (crowd_in(over.text).holders > 1) return std::nullopt;
   const bool floor_counts = claim.floor > milliseconds(0) && mode != ReleaseMode::ignore_floor;
   if (floor_counts && !leases_) return std::nullopt;
   over.clock = clock_since(over);
@@ -288,13 +329,17 @@ ReleaseResult CasStore::release(const Claim& claim, const ReleaseOptions& option
                                 const CallOptions& call_options) {
   const Asked asked{claim.key, claim.token};
   const bool may_come_after = unanswered_.contains(asked);
+  await_turn(call_options);
   ReleaseResult result;
   const Change how{claim.key, claim.token, {},    last_written(claim, options.mode),
                    true,      nullptr,     false, call_options};
   own_.erase(claim.key);
   std::int64_t lease = 0;
+  bool by_life = false;
   change(how, [&](OpenRecord& record, bool unsure) {
     lease = record.lease_of(claim.token);
+    by_life = !may_come_after && lease != 0 && record.ends_by_life(claim.token);
+    if (by_life) return false;
     const auto outcome = record.table.release(claim.token, options.mode, record.now, record);
     record.finish(outcome.more);
     const bool found = outcome.answer != Released::not_held;
@@ -302,6 +347,11 @@ ReleaseResult CasStore::release(const Claim& claim, const ReleaseOptions& option
     if (found || !unsure || result.evicted_by) result.outcome = outcome.answer;
     return found || may_come_after;
   });
+  if (by_life) {
+    leases_->revoke({std::exchange(lease, 0)}, call_options);
+    lives_.erase(asked);
+    result.outcome = Released::yes;
+  }
   const auto end = result.evicted_by ? LifeEnd::evicted
                    : may_come_after  ? LifeEnd::for_certain
                                      : LifeEnd::gone;

@@ -134,6 +134,13 @@ bool OpenRecord::held_before(const Token& token) const {
   });
 }
 
+bool OpenRecord::ends_by_life(const Token& token) {
+  constexpr std::size_t crowd = 8;
+  const HoldEntry* hold = table.find_hold(token);
+  const bool is_bare = hold != nullptr && hold->inside() && hold->floor <= milliseconds(0);
+  return seen_.lives && is_bare && table.queue.empty() && table.holds.size() > crowd;
+}
+
 OpenRecord::Added OpenRecord::added() const {
   const auto has_own = [&](const auto& entries) {
     return std::any_of(entries.begin(), entries.end(),

@@ -30,6 +30,9 @@ class OpenRecord final : public WaiterNotifier {
   Update update() const;
   /// Whether the token held already in the record that was read, and had confirmed that.
   bool held_before(const Token& token) const;
+  /// Whether the end of its life is enough to release a hold, without a write of the record that
+  /// many others write, too: nobody waits for the slot, and no min-hold follows.
+  bool ends_by_life(const Token& token);
   /// The request adds this entry for its token to the record that was read.
   enum class Added { nothing, hold, waiter };
   Added added() const;

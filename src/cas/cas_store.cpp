@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/backoff.hpp"
 #include "base/cut.hpp"
 #include "base/duration.hpp"
 #include "base/error.hpp"
@@ -26,55 +25,6 @@ microseconds clock_since(const Snapshot& seen) {
   return seen.clock + std::max(milliseconds(0), passed - drift_allowance(passed));
 }
 
-/// The clients of a record.
-struct Crowd {
-  int holders = 0;
-  int unconfirmed = 0;  ///< of the holders: each is about to write the record
-  int waiters = 0;
-  int sharers = 0;  ///< of the waiters: those for a lock that several can hold
-};
-
-Crowd crowd_in(std::string_view text) {
-  constexpr std::size_t flag = 3, limit = 8;
-  Crowd crowd;
-  while (!text.empty()) {
-    const auto line = take_until(text, '\n');
-    const bool waits = line.starts_with("wait ");
-    if (!waits && !line.starts_with("hold ")) continue;
-    std::string_view field, rest = line;
-    for (std::size_t i = 0; i <= (waits ? limit : flag); ++i) field = take_until(rest, ' ');
-    ++(waits ? crowd.waiters : crowd.holders);
-    if (waits && field != "1") ++crowd.sharers;
-    if (!waits && field == "p") ++crowd.unconfirmed;
-  }
-  return crowd;
-}
-
-/// About as long as a write takes. So many clients as want to write draw their pauses from so many
-/// turns: then about one at a time tries, however many they are.
-constexpr milliseconds turn{10};
-
-/// The write alone counts as sent.
-CallOptions of_a_read(const CallOptions& call_options) {
-  return {call_options.deadline, call_options.cancel_fd};
-}
-
-[[noreturn]] void throw_overtaken(const std::string& place) {
-  throw_unavailable(place + ": other clients were faster at every try", Cause::busy);
-}
-
-/// Leaves no record reserved behind.
-class Reservation {
- public:
-  explicit Reservation(CasBackend& backend) : backend_(backend) {}
-  ~Reservation() { backend_.abandon(); }
-  Reservation(const Reservation&) = delete;
-  Reservation& operator=(const Reservation&) = delete;
-
- private:
-  CasBackend& backend_;
-};
-
 bool has_waiters(const Snapshot& seen) { return crowd_in(seen.text).waiters > 0; }
 
 }  // namespace
@@ -84,62 +34,6 @@ CasStore::CasStore(std::unique_ptr<CasBackend> backend, std::string prefix)
       leases_(backend_->leases()),
       prefix_(std::move(prefix)),
       channel_(new_channel()) {}
-
-Snapshot CasStore::rewrite(
-    const std::string& name, const std::string& channel, Snapshot seen,
-    const CallOptions& call_options,
-    const std::function<std::optional<Update>(const Snapshot&, bool unsure)>& make) {
-  // Random, so that the tries of clients do not meet, and the longer the more clients hold: these
-  // confirm and release at the same time.
-  constexpr milliseconds least{64}, longest{4096};
-  const int confirm = crowd_in(seen.text).unconfirmed - 1;
-  Backoff pauses(std::max(milliseconds(1), turn * confirm), longest);
-  const Reservation reservation(*backend_);
-  bool unsure = false, raced = confirm > 0;
-  const auto pause_for_others = [&] {
-    const int holders = crowd_in(seen.text).holders;
-    const auto span = random_up_to(std::min(pauses.next(), std::max(least, 2 * turn * holders)));
-    pause(span, call_options);
-    if (BootClock::now() >= call_options.deadline) throw_overtaken(backend_->name());
-    if (auto reserved = backend_->reserve(name, of_a_read(call_options))) {
-      seen = *std::move(reserved);
-    } else if (holders > 1) {
-      seen = backend_->read(name, channel, of_a_read(call_options));
-    }
-  };
-  while (true) {
-    const auto update = make(seen, unsure);
-    if (!update) return seen;
-    try {
-      auto written = backend_->write(name, seen, *update, call_options);
-      if (const auto* version = std::get_if<Version>(&written)) {
-        seen.text = update->text;
-        seen.version = *version;
-        seen.reserved = false;
-        if (seen.alive && update->names_connection) seen.alive->insert(backend_->connection_id());
-        if (!seen.lives) return seen;
-        for (const std::string& life : update->ended_lives) seen.lives->erase(life);
-        for (const auto& [life, lease] : update->begun_lives) (*seen.lives)[life] = lease;
-        return seen;
-      }
-      raced = true;
-      seen = std::get<Snapshot>(std::move(written));
-      pause_for_others();
-    } catch (const Error& error) {
-      const bool in_time = BootClock::now() < call_options.deadline;
-      // The server has answered, and lets others write.
-      if (raced && !in_time && error.kind() == ErrorKind::unavailable) {
-        throw_overtaken(backend_->name());
-      }
-      const bool again = error.kind() == ErrorKind::unavailable && !unsure && in_time;
-      if (!again) throw;
-      unsure = true;
-      seen = backend_->read(name, channel, of_a_read(call_options));
-      continue;
-    }
-    if (BootClock::now() >= call_options.deadline) throw_overtaken(backend_->name());
-  }
-}
 
 /// Refuses a client that is new to a record which is nearly full. Renewals and hand-overs make the
 /// record longer, too, and a holder must not lose its lease because others wait. Waiters have half
@@ -221,14 +115,6 @@ Answer CasStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& 
   }
   revoke_spare(life && lives_.contains(asked) ? life : nullptr, call_options);
   return answer;
-}
-
-/// Those that waited with this client were granted the lock with it, and write now, too.
-void CasStore::await_turn(const CallOptions& call_options) const {
-  const Crowd crowd = crowd_in(last_answer_.text);
-  if (crowd.sharers < 2) return;
-  pause(random_up_to(turn * crowd.sharers), call_options);
-  if (BootClock::now() >= call_options.deadline) throw_overtaken(backend_->name());
 }
 
 Renewed CasStore::renew(const Claim& claim, const RenewalTerms& terms,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cas/cas_backend.hpp"
@@ -69,5 +70,16 @@ std::string message_tag(const Token& token);
 /// The lives of an entry: for its waiting and holding, and for its min-hold.
 std::string life_name(const Token& token);
 std::string min_hold_life_name(const Token& token);
+
+/// The clients of a record.
+struct Crowd {
+  int holders = 0;
+  int unconfirmed = 0;  ///< of the holders: each is about to write the record
+  int waiters = 0;
+  int sharers = 0;  ///< of the waiters: those for a lock that several can hold
+};
+
+/// The clients that the text of a record names, without a look at whether they live.
+Crowd crowd_in(std::string_view text);
 
 }  // namespace dlock

@@ -72,6 +72,11 @@ enum class Cause {
 /// Whether the server was reached and replied with an error.
 constexpr bool is_reply(Cause cause) { return cause > Cause::none && cause <= Cause::other_reply; }
 
+/// Whether the server is well, and only has no time or room for this client yet.
+constexpr bool says_later(Cause cause) {
+  return cause == Cause::busy || cause == Cause::loading || cause == Cause::too_many_clients;
+}
+
 /// Whether another password may pass: one that is rotated changes on the server and in a client's
 /// file at different moments.
 constexpr bool is_refused_login(Cause cause) {

@@ -82,6 +82,8 @@ class CasStore final : public Store, public FenceRegister, public Latches {
   /// Tries until a write counts, or none is needed; the record as it is then, with clock and `sent`
   /// of the read that the last try began with.
   Snapshot change(const Change& how, const Try& attempt);
+  static CallOptions of_a_read(const CallOptions& call_options);
+  void await_turn(const CallOptions& call_options) const;
   void check_room(const OpenRecord& record, const LockKey& key, std::size_t bytes) const;
   /// The same for any record: `text` makes the new one from what was read, or nothing.
   Snapshot rewrite(const std::string& name, const std::string& channel, Snapshot seen,

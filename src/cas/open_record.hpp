@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cas/cas_backend.hpp"
@@ -30,6 +31,9 @@ class OpenRecord final : public WaiterNotifier {
   Update update() const;
   /// Whether the token held already in the record that was read, and had confirmed that.
   bool held_before(const Token& token) const;
+  /// Whether the end of its life is enough to release a hold, without a write of the record that
+  /// many others write, too: nobody waits for the slot, and no min-hold follows.
+  bool ends_by_life(const Token& token);
   /// The request adds this entry for its token to the record that was read.
   enum class Added { nothing, hold, waiter };
   Added added() const;
@@ -66,5 +70,16 @@ std::string message_tag(const Token& token);
 /// The lives of an entry: for its waiting and holding, and for its min-hold.
 std::string life_name(const Token& token);
 std::string min_hold_life_name(const Token& token);
+
+/// The clients of a record.
+struct Crowd {
+  int holders = 0;
+  int unconfirmed = 0;  ///< of the holders: each is about to write the record
+  int waiters = 0;
+  int sharers = 0;  ///< of the waiters: those for a lock that several can hold
+};
+
+/// The clients that the text of a record names, without a look at whether they live.
+Crowd crowd_in(std::string_view text);
 
 }  // namespace dlock

@@ -8,10 +8,9 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/pipe_signal_held.hpp"
+#include "base/thread.hpp"
 #include "commands/commands.hpp"
 #include "commands/commit_name.hpp"
-#include "commands/version.hpp"
 #include "config/command_line.hpp"
 #include "config/help.hpp"
 #include "config/redaction.hpp"

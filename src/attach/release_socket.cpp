@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
-#include "base/hash.hpp"
+#include "base/text.hpp"
 
 namespace dlock {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "base/call_options.hpp"
+#include "base/wait.hpp"
 
 namespace dlock {
 

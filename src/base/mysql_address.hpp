@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "base/password.hpp"
+#include "base/endpoint.hpp"
 
 namespace dlock {
 

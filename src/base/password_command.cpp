@@ -11,13 +11,12 @@
 #include <memory>
 #include <optional>
 
-#include "base/call_options.hpp"
+#include "base/endpoint.hpp"
 #include "base/error.hpp"
-#include "base/escape.hpp"
 #include "base/fd.hpp"
-#include "base/password.hpp"
 #include "base/process.hpp"
 #include "base/side_process.hpp"
+#include "base/text.hpp"
 #include "base/wait.hpp"
 
 namespace dlock {

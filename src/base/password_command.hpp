@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "base/password.hpp"
+#include "base/endpoint.hpp"
 
 namespace dlock {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 
 namespace dlock {
 

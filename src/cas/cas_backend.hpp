@@ -8,8 +8,8 @@
 #include <variant>
 #include <vector>
 
-#include "base/call_options.hpp"
 #include "base/clock.hpp"
+#include "base/wait.hpp"
 #include "lock/store.hpp"
 
 namespace dlock {

@@ -1,9 +1,8 @@
 #include <algorithm>
 
-#include "base/cut.hpp"
 #include "base/duration.hpp"
 #include "base/error.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "cas/cas_store.hpp"
 
 namespace dlock {

@@ -1,9 +1,9 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "base/glob.hpp"
+#include "base/text.hpp"
 #include "cas/cas_store.hpp"
-#include "rule/table_views.hpp"
+#include "rule/lock_table.hpp"
 
 namespace dlock {
 namespace {

@@ -3,8 +3,8 @@
 #include <charconv>
 
 #include "base/error.hpp"
-#include "base/hash.hpp"
 #include "base/random.hpp"
+#include "base/text.hpp"
 #include "base/wait.hpp"
 #include "cas/cas_store.hpp"
 

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 
-#include "base/cut.hpp"
 #include "base/duration.hpp"
 #include "base/error.hpp"
-#include "base/escape.hpp"
 #include "base/random.hpp"
-#include "rule/table_views.hpp"
+#include "base/text.hpp"
+#include "rule/lock_table.hpp"
 
 namespace dlock {
 namespace {

@@ -12,8 +12,7 @@
 #include "cas/cas_backend.hpp"
 #include "cas/latch_record.hpp"
 #include "cas/open_record.hpp"
-#include "lock/fence_register.hpp"
-#include "lock/hand_over.hpp"
+#include "lock/grant.hpp"
 #include "lock/latch.hpp"
 #include "lock/store.hpp"
 

@@ -1,8 +1,8 @@
 #include "cas/latch_record.hpp"
 
-#include "base/cut.hpp"
 #include "base/duration.hpp"
 #include "base/error.hpp"
+#include "base/text.hpp"
 
 namespace dlock {
 namespace {

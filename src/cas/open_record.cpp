@@ -5,10 +5,8 @@
 #include <charconv>
 #include <set>
 
-#include "base/cut.hpp"
 #include "base/error.hpp"
-#include "base/escape.hpp"
-#include "base/hash.hpp"
+#include "base/text.hpp"
 #include "rule/table_text.hpp"
 
 namespace dlock {

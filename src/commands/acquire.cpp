@@ -5,8 +5,7 @@
 #include <cstring>
 #include <optional>
 
-#include "attach/attach_daemon.hpp"
-#include "attach/attach_daemon_process.hpp"
+#include "attach/daemon.hpp"
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/process.hpp"
@@ -16,7 +15,6 @@
 #include "commands/open_store.hpp"
 #include "lock/release.hpp"
 #include "output/json.hpp"
-#include "supervise/watched_process.hpp"
 
 namespace dlock {
 namespace {

@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/escape.hpp"
+#include "base/text.hpp"
 
 namespace dlock {
 

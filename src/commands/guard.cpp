@@ -2,11 +2,11 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "commands/commands.hpp"
 #include "commands/exec_error.hpp"
 #include "commands/open_store.hpp"
-#include "local/fence_file.hpp"
+#include "local/fence_register_file.hpp"
 #include "supervise/supervise.hpp"
 
 namespace dlock {

@@ -6,8 +6,7 @@
 
 #include "base/duration.hpp"
 #include "base/error.hpp"
-#include "base/escape.hpp"
-#include "base/join.hpp"
+#include "base/text.hpp"
 #include "base/wait.hpp"
 #include "commands/lock_acquirer.hpp"
 #include "lock/release.hpp"

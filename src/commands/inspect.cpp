@@ -6,9 +6,8 @@
 #include "commands/commands.hpp"
 #include "commands/open_store.hpp"
 #include "commands/watch.hpp"
-#include "compat/all_kinds.hpp"
+#include "compat/key_kind.hpp"
 #include "output/json.hpp"
-#include "output/kinds.hpp"
 #include "output/metrics.hpp"
 
 namespace dlock {

@@ -4,7 +4,7 @@
 
 #include "base/duration.hpp"
 #include "base/error.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "commands/commands.hpp"
 #include "commands/open_store.hpp"
 #include "commands/wait_log.hpp"

@@ -5,7 +5,6 @@
 #include "base/error.hpp"
 #include "config/settings.hpp"
 #include "local/directory.hpp"
-#include "lock/fence_register.hpp"
 #include "lock/latch.hpp"
 #include "lock/store.hpp"
 #include "output/log.hpp"

@@ -2,7 +2,7 @@
 
 #include "attach/release_socket.hpp"
 #include "base/error.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "base/wait.hpp"
 #include "commands/commands.hpp"
 #include "commands/lock_acquirer.hpp"

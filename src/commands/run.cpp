@@ -7,9 +7,8 @@
 
 #include "base/duration.hpp"
 #include "base/error.hpp"
-#include "base/escape.hpp"
-#include "base/join.hpp"
 #include "base/process.hpp"
+#include "base/text.hpp"
 #include "base/wait.hpp"
 #include "commands/commands.hpp"
 #include "commands/exec_error.hpp"

@@ -13,11 +13,11 @@
 
 #include "base/duration.hpp"
 #include "base/error.hpp"
-#include "base/join.hpp"
+#include "base/text.hpp"
 #include "base/wait.hpp"
 #include "commands/open_store.hpp"
 #include "output/json.hpp"
-#include "output/picture.hpp"
+#include "output/screen.hpp"
 #include "output/sentences.hpp"
 #include "output/table.hpp"
 #include "supervise/signals.hpp"

@@ -6,6 +6,7 @@
 
 #include "lock/grant.hpp"
 #include "redis/redis_client.hpp"
+#include "redis/redis_transport.hpp"
 
 namespace dlock {
 
@@ -29,5 +30,18 @@ std::vector<std::optional<ForeignLock>> foreign_locks(RedisTransport& servers,
 /// For the error about a key of another kind: `it is a hash, which looks like a lock of Redisson`.
 std::string what_is(RedisTransport& servers, const std::string& name,
                     const CallOptions& call_options);
+
+/// A key that looks like another library's lock.
+struct FoundLock {
+  std::string key;  ///< its name in Redis
+  ForeignLock lock;
+};
+
+/// All of them whose whole names match one of `globs`, by name; none that begins with `own_prefix`.
+/// Read in portions, so that the server is never blocked for long.
+std::vector<FoundLock> all_foreign_locks(RedisTransport& servers,
+                                         const std::vector<std::string>& globs,
+                                         const std::string& own_prefix,
+                                         const CallOptions& call_options);
 
 }  // namespace dlock

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/join.hpp"
 #include "base/random.hpp"
+#include "base/text.hpp"
 #include "base/wait.hpp"
 
 namespace dlock {

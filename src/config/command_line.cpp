@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "config/foreign_spellings.hpp"
 #include "config/redaction.hpp"
 #include "config/suggestion.hpp"
 

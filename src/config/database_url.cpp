@@ -4,10 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "base/cut.hpp"
 #include "base/error.hpp"
-#include "base/escape.hpp"
-#include "base/join.hpp"
+#include "base/text.hpp"
 #include "config/redaction.hpp"
 #include "config/suggestion.hpp"
 #include "config/url_parts.hpp"

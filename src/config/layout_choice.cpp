@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 
 namespace dlock {
 namespace {

@@ -4,10 +4,10 @@
 #include <system_error>
 #include <utility>
 
-#include "base/call_options.hpp"
 #include "base/error.hpp"
-#include "base/escape.hpp"
 #include "base/password_command.hpp"
+#include "base/text.hpp"
+#include "base/wait.hpp"
 #include "config/options.hpp"
 #include "config/values.hpp"
 

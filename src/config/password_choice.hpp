@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "base/password.hpp"
+#include "base/endpoint.hpp"
 #include "config/sources.hpp"
 
 namespace dlock {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "base/escape.hpp"
+#include "base/text.hpp"
 
 namespace dlock {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/duration.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "config/password_choice.hpp"
 #include "config/redaction.hpp"
 #include "config/values.hpp"

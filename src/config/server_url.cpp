@@ -6,11 +6,9 @@
 #include <cctype>
 #include <climits>
 
-#include "base/cut.hpp"
 #include "base/duration.hpp"
 #include "base/error.hpp"
-#include "base/escape.hpp"
-#include "base/join.hpp"
+#include "base/text.hpp"
 #include "config/database_url.hpp"
 #include "config/redaction.hpp"
 #include "config/suggestion.hpp"

@@ -5,13 +5,13 @@
 #include <limits>
 
 #include "base/duration.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "config/layout_choice.hpp"
 #include "config/redaction.hpp"
 #include "config/server_choice.hpp"
 #include "config/values.hpp"
-#include "lock/fence_register.hpp"
 #include "lock/lease_renewer.hpp"
+#include "lock/store.hpp"
 
 namespace dlock {
 namespace {

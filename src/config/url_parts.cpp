@@ -7,7 +7,7 @@
 
 #include "base/duration.hpp"
 #include "base/error.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "config/redaction.hpp"
 
 namespace dlock {

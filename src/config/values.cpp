@@ -10,8 +10,8 @@
 #include <filesystem>
 
 #include "base/duration.hpp"
-#include "base/escape.hpp"
 #include "base/fd.hpp"
+#include "base/text.hpp"
 #include "config/redaction.hpp"
 
 namespace dlock {

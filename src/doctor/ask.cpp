@@ -1,8 +1,7 @@
 #include "doctor/ask.hpp"
 
-#include "base/cut.hpp"
 #include "base/duration.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 
 namespace dlock {
 

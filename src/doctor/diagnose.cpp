@@ -2,7 +2,7 @@
 
 #include <future>
 
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "doctor/examine.hpp"
 #include "doctor/judge.hpp"
 #include "doctor/trial_lock.hpp"

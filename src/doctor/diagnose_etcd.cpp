@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "doctor/ask.hpp"
 #include "doctor/judge_etcd.hpp"
 #include "doctor/trial_lock.hpp"

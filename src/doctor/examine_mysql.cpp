@@ -1,7 +1,7 @@
 #include "base/duration.hpp"
 #include "base/endpoint.hpp"
 #include "base/error.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "doctor/ask_database.hpp"
 #include "doctor/examine_database.hpp"
 #include "lock/store.hpp"

@@ -1,6 +1,6 @@
 #include "base/duration.hpp"
 #include "base/error.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "doctor/ask_database.hpp"
 #include "doctor/examine_database.hpp"
 #include "lock/store.hpp"

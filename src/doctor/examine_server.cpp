@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "base/wait.hpp"
 #include "doctor/ask.hpp"
 #include "doctor/examine.hpp"

@@ -4,15 +4,13 @@
 #include <set>
 #include <string_view>
 
-#include "base/cut.hpp"
 #include "base/duration.hpp"
 #include "base/error.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "doctor/ask.hpp"
 #include "doctor/examine.hpp"
 #include "doctor/trial_lock.hpp"
 #include "local/key_file.hpp"
-#include "local/key_name.hpp"
 #include "local/local_store.hpp"
 #include "redis/node_address.hpp"
 #include "redis/server_error.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/duration.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "doctor/advice.hpp"
 #include "doctor/judge.hpp"
 #include "doctor/words.hpp"

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "doctor/judge_database.hpp"
 #include "doctor/words.hpp"
 

@@ -4,9 +4,8 @@
 #include <charconv>
 #include <set>
 
-#include "base/cut.hpp"
 #include "base/duration.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "doctor/advice.hpp"
 #include "doctor/words.hpp"
 

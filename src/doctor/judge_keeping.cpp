@@ -2,7 +2,7 @@
 #include <cstdint>
 
 #include "base/duration.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "doctor/judge.hpp"
 #include "doctor/words.hpp"
 

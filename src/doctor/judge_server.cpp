@@ -1,8 +1,7 @@
 #include <array>
 
 #include "base/duration.hpp"
-#include "base/escape.hpp"
-#include "base/join.hpp"
+#include "base/text.hpp"
 #include "doctor/advice.hpp"
 #include "doctor/ask.hpp"
 #include "doctor/judge.hpp"

@@ -5,8 +5,7 @@
 #include <set>
 
 #include "base/duration.hpp"
-#include "base/escape.hpp"
-#include "base/join.hpp"
+#include "base/text.hpp"
 #include "doctor/advice.hpp"
 #include "doctor/judge.hpp"
 #include "doctor/words.hpp"

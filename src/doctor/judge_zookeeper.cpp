@@ -4,7 +4,7 @@
 #include <set>
 
 #include "base/duration.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "doctor/advice.hpp"
 #include "doctor/words.hpp"
 

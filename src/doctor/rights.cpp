@@ -2,7 +2,7 @@
 
 #include <cctype>
 
-#include "base/escape.hpp"
+#include "base/text.hpp"
 
 namespace dlock {
 namespace {

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/cut.hpp"
 #include "base/duration.hpp"
 #include "base/error.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 
 namespace dlock {
 namespace {

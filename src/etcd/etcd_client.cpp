@@ -5,8 +5,7 @@
 
 #include "base/backoff.hpp"
 #include "base/error.hpp"
-#include "base/escape.hpp"
-#include "base/join.hpp"
+#include "base/text.hpp"
 #include "net/resolve.hpp"
 
 namespace dlock {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "base/call_options.hpp"
 #include "base/endpoint.hpp"
 #include "base/error.hpp"
+#include "base/wait.hpp"
 #include "etcd/etcd_answer.hpp"
 #include "etcd/http_client.hpp"
 

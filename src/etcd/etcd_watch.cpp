@@ -2,7 +2,7 @@
 #include <cstdint>
 
 #include "base/error.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "base/wait.hpp"
 #include "etcd/base64.hpp"
 #include "etcd/etcd_backend.hpp"

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "base/wait.hpp"
 #include "net/tls_files.hpp"
 

@@ -8,8 +8,8 @@
 #include <variant>
 #include <vector>
 
-#include "base/call_options.hpp"
 #include "base/endpoint.hpp"
+#include "base/wait.hpp"
 #include "etcd/libcurl.hpp"
 
 namespace dlock {

@@ -12,12 +12,11 @@
 #include <random>
 
 #include "base/error.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
+#include "local/dead_holders.hpp"
 #include "local/key_file.hpp"
-#include "local/key_name.hpp"
 #include "local/latch_file.hpp"
 #include "local/open_key.hpp"
-#include "local/refresh_table.hpp"
 #include "local/wake_fifo.hpp"
 #include "rule/table_text.hpp"
 

@@ -1,5 +1,6 @@
 #include "local/file_lock.hpp"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
 
@@ -13,6 +14,19 @@
 #include "base/wait.hpp"
 
 namespace dlock {
+
+OpenedFile open_file(int directory, const std::string& name, int access,
+                     std::optional<mode_t> create) {
+  constexpr int flags = O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+  while (true) {
+    Fd fd(openat(directory, name.c_str(), access | flags));
+    if (fd || errno != ENOENT || !create) return {std::move(fd), false};
+    // Only now O_CREAT: fs.protected_regular refuses it for others' files in sticky directories.
+    fd.reset(openat(directory, name.c_str(), O_RDWR | O_CREAT | O_EXCL | flags, *create));
+    if (fd || errno != EEXIST) return {std::move(fd), true};
+  }
+}
+
 namespace {
 
 [[noreturn]] void refuse(const std::string& where) { throw_errno("cannot lock " + where); }

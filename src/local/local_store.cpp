@@ -9,19 +9,17 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/escape.hpp"
-#include "base/glob.hpp"
 #include "base/process.hpp"
+#include "base/text.hpp"
 #include "base/wait.hpp"
 #include "local/collect.hpp"
+#include "local/dead_holders.hpp"
 #include "local/key_file.hpp"
-#include "local/key_name.hpp"
 #include "local/latch_file.hpp"
 #include "local/open_key.hpp"
-#include "local/refresh_table.hpp"
 #include "lock/work.hpp"
+#include "rule/lock_table.hpp"
 #include "rule/table_text.hpp"
-#include "rule/table_views.hpp"
 
 namespace dlock {
 namespace {

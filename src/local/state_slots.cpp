@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/hash.hpp"
+#include "base/text.hpp"
 
 namespace dlock {
 namespace {

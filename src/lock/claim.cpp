@@ -9,8 +9,8 @@
 #include <cstdio>
 #include <memory>
 
-#include "base/escape.hpp"
 #include "base/random.hpp"
+#include "base/text.hpp"
 
 namespace dlock {
 namespace {

@@ -8,9 +8,16 @@
 
 #include "base/clock.hpp"
 #include "lock/claim.hpp"
-#include "lock/latch_state.hpp"
 
 namespace dlock {
+
+/// A count-down latch: so many have to arrive, and it is open for all who wait, until its end.
+struct LatchState {
+  std::int64_t count = 0;
+  std::int64_t arrived = 0;  ///< at most `count`: who comes later is not recorded
+  milliseconds left{0};      ///< until it ends
+  bool open() const { return arrived >= count; }
+};
 
 /// The fencing token: below 2^53, and larger with every grant of the key to a new owner, so that
 /// the resource can refuse a holder that has been overtaken.
@@ -154,5 +161,24 @@ struct Hold {
 /// The owners inside: holds of one owner become one Holder (its oldest process, its longest lease,
 /// its smallest limit), every kept hold one of its own; oldest first.
 std::vector<Holder> holders_of(std::vector<Hold> holds);
+
+/// An answer by which later messages of the same place are dated.
+struct DatedAnswer {
+  Deadline sent{};        ///< when it was asked for
+  microseconds clock{0};  ///< of the place, in the answer
+};
+
+/// The content of a message by which a lock is handed over.
+struct HandOver {
+  microseconds at{0};  ///< by the place's clock
+  milliseconds lease{0};
+  Fence fence;
+};
+
+/// The grant that a message tells of. Nothing if less than `least_left` of its lease may be left,
+/// because the message is old, or if the place's clock was set since the answer. One that was read
+/// late has so little of its lease left that it is renewed before a command starts.
+std::optional<Grant> handed_over_grant(const DatedAnswer& answer, const HandOver& told,
+                                       milliseconds least_left);
 
 }  // namespace dlock

@@ -7,7 +7,7 @@
 
 #include "base/clock.hpp"
 #include "lock/claim.hpp"
-#include "lock/latch_state.hpp"
+#include "lock/grant.hpp"
 #include "lock/store.hpp"
 
 namespace dlock {

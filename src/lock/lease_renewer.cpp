@@ -5,11 +5,193 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/duration.hpp"
 #include "base/error.hpp"
-#include "base/escape.hpp"
+#include "base/random.hpp"
+#include "base/text.hpp"
 #include "base/thread.hpp"
+#include "base/wait.hpp"
 
 namespace dlock {
+namespace {
+
+constexpr int renewals_a_lease = 3;
+
+/// Less is how NTP corrects a clock when it begins.
+constexpr std::chrono::seconds noteworthy_step{1};
+
+/// A store that is not needed for longer may rest.
+constexpr std::chrono::seconds long_rest{5};
+
+/// How long a hold that may be over already is asked for before it is given up.
+constexpr milliseconds longest_doubt{500};
+
+constexpr milliseconds pause_before_confirming{50};
+
+/// What is renewed every third of: a place may grant a longer lease than was asked for.
+milliseconds span_of(const Claim& claim, const Lease& lease) {
+  return std::max(claim.ttl, lease.length);
+}
+
+milliseconds pause_after_failure(milliseconds ttl) {
+  return std::clamp(ttl / 30, milliseconds(10), milliseconds(1000));
+}
+
+}  // namespace
+
+milliseconds request_timeout(milliseconds ttl) {
+  return std::min(silence_of_a_dead_server, ttl / 6);
+}
+
+RenewalSchedule::RenewalSchedule(Store& store, std::vector<Held> held, LeaseListener& listener,
+                                 int stop_fd)
+    : store_(store), listener_(listener), stop_fd_(stop_fd) {
+  const auto now = BootClock::now();
+  for (Held& each : held) {
+    const auto rest = each.grant.lease.valid_until - now;
+    auto due = never;
+    if (each.grant.lease.valid_until != never) {
+      const auto span = span_of(each.claim, each.grant.lease);
+      due = later(now, rest - span * (renewals_a_lease - 1) / renewals_a_lease);
+      // Those that were granted the lock together do not confirm it together.
+      const auto spread =
+          each.claim.limit == exclusive ? milliseconds(0) : left_until(now + rest / 4);
+      if (!each.grant.confirmed) due = later(now, random_up_to(spread));
+      if (each.hidden > std::chrono::nanoseconds(0)) due = now;
+    }
+    leases_.push_back({std::move(each), due});
+  }
+  promise();
+}
+
+Deadline RenewalSchedule::next_due() const {
+  Deadline due = never;
+  for (const Upkept& lease : leases_) due = std::min(due, lease.next);
+  return due;
+}
+
+void RenewalSchedule::renew_due(bool all) {
+  bool was_handed_over = false;
+  for (Upkept& lease : leases_) {
+    const bool kept_up = lease.next != never;
+    was_handed_over = was_handed_over || !lease.held.grant.confirmed;
+    if (kept_up && (all || lease.next <= BootClock::now())) renew(lease);
+    if (readable(stop_fd_)) return;
+  }
+  // A hold that was just handed over may be short.
+  if (!was_handed_over && next_due() > later(BootClock::now(), long_rest))
+    store_.suspend(Suspension::rest);
+}
+
+void RenewalSchedule::cannot_renew(const Error& why) {
+  for (Upkept& lease : leases_) {
+    if (lease.next != never) failed(lease, BootClock::now(), why);
+  }
+}
+
+void RenewalSchedule::connection_closed() {
+  constexpr std::chrono::seconds least_pause{1};
+  const auto now = BootClock::now();
+  if (renewed_early_at_ <= now)
+    renewed_early_at_ = std::max(now, later(renewed_early_at_, least_pause));
+  for (Upkept& lease : leases_) {
+    if (lease.next != never) lease.next = std::min(lease.next, renewed_early_at_);
+  }
+}
+
+void RenewalSchedule::doubt(std::chrono::nanoseconds step) {
+  if (std::chrono::abs(step) < noteworthy_step) return;
+  for (Upkept& lease : leases_) {
+    if (lease.next == never) continue;
+    lease.held.hidden += std::max(step, std::chrono::nanoseconds(0));
+    lease.next = BootClock::now();
+  }
+}
+
+std::vector<Held> RenewalSchedule::take() {
+  std::vector<Held> held;
+  for (Upkept& lease : leases_) held.push_back(std::move(lease.held));
+  leases_.clear();
+  return held;
+}
+
+void RenewalSchedule::ended(Upkept& lease) {
+  const auto over = passed_since(lease.held.grant.lease.valid_until);
+  listener_.failed(
+      {lease.held.claim.key, false, true,
+       "its lease ended " + human_duration(over) + " ago, while dlock was suspended or stopped"});
+  lease.next = never;
+}
+
+milliseconds RenewalSchedule::time_to_answer(const Upkept& lease) {
+  const Grant& grant = lease.held.grant;
+  if (later(BootClock::now(), lease.held.hidden) >= grant.lease.valid_until) return longest_doubt;
+  const auto usual = request_timeout(span_of(lease.held.claim, grant.lease));
+  return grant.confirmed ? usual : std::min(usual, lease.confirm_within);
+}
+
+void RenewalSchedule::renew(Upkept& lease) {
+  const Claim& claim = lease.held.claim;
+  const auto now = BootClock::now();
+  const Deadline end = lease.held.grant.lease.valid_until;
+  if (now >= end) return ended(lease);
+  const Deadline until = std::min(end, later(now, time_to_answer(lease)));
+  try {
+    const auto renewed =
+        store_.renew(claim, {.granted = lease.held.grant.fence}, {until, stop_fd_});
+    if (!renewed.grant) {
+      listener_.failed(
+          {claim.key, true, true, gone_from(store_, renewed.evicted_by), renewed.evicted_by});
+      lease.next = never;
+      return;
+    }
+    lease.held.grant.lease = renewed.grant->lease;
+    lease.held.grant.confirmed = true;
+    lease.held.failing_since.reset();
+    lease.held.hidden = std::chrono::nanoseconds(0);
+    lease.next = later(now, span_of(claim, renewed.grant->lease) / renewals_a_lease);
+    promise();
+    listener_.renewed(claim.key, renewed.grant->margin);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::interrupted) return failed(lease, now, error);
+    if (!lease.held.failing_since) lease.held.failing_since = now;
+  } catch (const std::exception& error) {
+    failed(lease, now, Error(ErrorKind::host_refused, error.what()));
+  }
+}
+
+void RenewalSchedule::failed(Upkept& lease, Deadline since, const Error& error) {
+  const auto now = BootClock::now();
+  if (!lease.held.failing_since) lease.held.failing_since = since;
+  const bool away = error.kind() == ErrorKind::unavailable && !is_reply(error.cause());
+  std::string why = (away ? "server unreachable since " : "not renewed since ") +
+                    iso8601(wall_at(*lease.held.failing_since)) + ": " + error.what();
+  const bool shortened = lease.held.hidden > std::chrono::nanoseconds(0);
+  if (shortened) {
+    why = "the clock of this host was set forward by " +
+          human_duration(std::chrono::floor<milliseconds>(lease.held.hidden)) +
+          ", so that its lease may have passed; " + why;
+    lease.held.grant.lease.valid_until -= std::exchange(lease.held.hidden, {});
+  }
+  listener_.failed({lease.held.claim.key, false, false, why});
+  // Not before: an end that has come already is told with the last failure as its reason.
+  if (shortened) promise();
+  auto pause = pause_after_failure(span_of(lease.held.claim, lease.held.grant.lease));
+  if (!lease.held.grant.confirmed) {
+    pause = std::min(pause, pause_before_confirming);
+    lease.confirm_within *= 8;
+  }
+  lease.next = std::min(later(now, pause), lease.held.grant.lease.valid_until);
+}
+
+void RenewalSchedule::promise() {
+  Deadline safe = never;
+  for (const Upkept& lease : leases_) safe = std::min(safe, lease.held.grant.lease.valid_until);
+  const bool confirmed = std::all_of(leases_.begin(), leases_.end(), [](const Upkept& lease) {
+    return lease.held.grant.confirmed;
+  });
+  listener_.promised(safe, confirmed);
+}
 
 milliseconds usual_grace(milliseconds ttl) { return std::min(milliseconds(5000), ttl / 3); }
 

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "lock/fence_register.hpp"
 #include "lock/store.hpp"
 
 namespace dlock {

@@ -3,7 +3,7 @@
 #include <variant>
 #include <vector>
 
-#include "lock/renewal_schedule.hpp"
+#include "lock/lease_renewer.hpp"
 
 namespace dlock {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <exception>
 
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "base/wait.hpp"
 
 namespace dlock {

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "base/call_options.hpp"
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/fd.hpp"
+#include "base/wait.hpp"
 #include "lock/claim.hpp"
 #include "lock/grant.hpp"
 
@@ -223,5 +223,20 @@ milliseconds drift_allowance(milliseconds lease);
 
 /// The local deadline of a lease granted by an answer to what was sent at `sent`.
 Deadline valid_until(Deadline sent, milliseconds lease);
+
+/// No fence is larger: what is, no double holds exactly, and none of ours ever was.
+constexpr std::int64_t largest_fence = (1LL << 53) - 1;
+
+/// Servers that remember for a resource the largest fence that came to it: the resource's side of
+/// fencing, for `guard`.
+class FenceRegister {
+ public:
+  virtual ~FenceRegister() = default;
+
+  /// Records `fence` unless a larger one is there; the larger of both. Never forgotten by itself,
+  /// and may be repeated. Throws Error{wrong_data} where something else is in its place.
+  virtual Fence record_max(const LockKey& resource, Fence fence,
+                           const CallOptions& call_options) = 0;
+};
 
 }  // namespace dlock

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "base/error.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "base/wait.hpp"
 
 namespace dlock {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/call_options.hpp"
+#include "base/wait.hpp"
 
 namespace dlock {
 

@@ -10,8 +10,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
-#include "base/escape.hpp"
-#include "base/join.hpp"
+#include "base/text.hpp"
 #include "base/wait.hpp"
 
 namespace dlock {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,5 +23,12 @@ std::string run_metrics(const std::vector<LockKey>& keys, const RunStatus& statu
 
 /// The text that `inspect --metrics` prints.
 std::string inspect_metrics(const std::vector<KeyState>& states);
+
+/// Replaces the file at `path` by what `text` makes of its content, "" if there is none: as a
+/// whole, so that nobody reads half of it, and with mode 0644. The new text stands for a moment in
+/// a file beside it, whose name does not end like that of `path`. Throws Error{host_refused} with
+/// the reason only, and the file is as it was then.
+void replace_metrics_file(const std::string& path,
+                          const std::function<std::string(std::string_view before)>& text);
 
 }  // namespace dlock

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/duration.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "output/columns.hpp"
 
 namespace dlock {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "lock/latch_state.hpp"
+#include "lock/grant.hpp"
 #include "lock/store.hpp"
 #include "output/screen.hpp"
 

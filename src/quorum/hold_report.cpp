@@ -4,7 +4,7 @@
 
 #include "base/duration.hpp"
 #include "base/error.hpp"
-#include "base/join.hpp"
+#include "base/text.hpp"
 #include "quorum/merge.hpp"
 
 namespace dlock {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "lock/renewal_schedule.hpp"
+#include "lock/lease_renewer.hpp"
 
 namespace dlock {
 namespace {

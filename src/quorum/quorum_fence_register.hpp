@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lock/fence_register.hpp"
+#include "lock/store.hpp"
 #include "quorum/nodes.hpp"
 
 namespace dlock {

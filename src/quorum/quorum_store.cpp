@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/join.hpp"
-#include "lock/renewal_schedule.hpp"
+#include "base/text.hpp"
+#include "lock/lease_renewer.hpp"
 #include "quorum/hold_report.hpp"
 #include "quorum/merge.hpp"
 

@@ -9,7 +9,6 @@
 
 #include "base/endpoint.hpp"
 #include "redis/node_address.hpp"
-#include "redis/redirection.hpp"
 #include "redis/redis_client.hpp"
 #include "redis/slot_map.hpp"
 

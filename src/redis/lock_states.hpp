@@ -4,9 +4,33 @@
 #include <vector>
 
 #include "lock/store.hpp"
+#include "redis/redis_client.hpp"
 #include "redis/redis_transport.hpp"
 
 namespace dlock {
+
+/// The names of one server's keys, a page at a time, so that it is never blocked for long. A name
+/// may come twice (https://redis.io/docs/latest/commands/scan/).
+class Scan {
+ public:
+  /// `narrowed`: what SCAN is to be told besides its cursor. All pages together have until the
+  /// deadline of `call_options`, for a server may send pages without end; each page has no longer
+  /// than silence_of_a_dead_server.
+  Scan(RedisClient& server, Request narrowed, const CallOptions& call_options)
+      : server_(server), narrowed_(std::move(narrowed)), call_options_(call_options) {}
+
+  /// The next page, which may be empty. Throws Error, also where the reply is none to SCAN and
+  /// where it leads back to where it came from: then there is no last page.
+  std::vector<std::string> next();
+  bool has_ended() const { return has_ended_; }
+
+ private:
+  RedisClient& server_;
+  const Request narrowed_;
+  const CallOptions call_options_;
+  std::string cursor_ = "0";
+  bool has_ended_ = false;
+};
 
 /// The answer of Store::inspect for the locks and latches below `prefix`: no script is needed for
 /// it.

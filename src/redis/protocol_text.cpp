@@ -2,11 +2,9 @@
 
 #include <algorithm>
 
-#include "base/cut.hpp"
 #include "base/duration.hpp"
 #include "base/error.hpp"
-#include "base/escape.hpp"
-#include "lock/fence_register.hpp"
+#include "base/text.hpp"
 #include "lock/store.hpp"
 
 namespace dlock {

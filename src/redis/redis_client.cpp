@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/hash.hpp"
+#include "base/text.hpp"
 #include "redis/script_answer.hpp"
 #include "redis/server_error.hpp"
 

@@ -1,5 +1,5 @@
 #include "base/error.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "redis/latch_script.hpp"
 #include "redis/redis_store.hpp"
 #include "redis/script_answer.hpp"

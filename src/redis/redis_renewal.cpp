@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "base/join.hpp"
+#include "base/text.hpp"
 #include "redis/redis_store.hpp"
 #include "redis/script_answer.hpp"
 

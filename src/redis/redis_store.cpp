@@ -2,15 +2,15 @@
 
 #include <algorithm>
 
-#include "base/cut.hpp"
 #include "base/error.hpp"
-#include "base/escape.hpp"
 #include "base/random.hpp"
+#include "base/text.hpp"
 #include "redis/lock_script.hpp"
 #include "redis/lock_states.hpp"
-#include "redis/redirection.hpp"
+#include "redis/record_max_script.hpp"
 #include "redis/script_answer.hpp"
 #include "redis/server_error.hpp"
+#include "redis/slot_map.hpp"
 
 namespace dlock {
 
@@ -214,6 +214,28 @@ std::vector<KeyState> RedisStore::inspect(const Query& query, const CallOptions&
 std::vector<Holder> RedisStore::look_at_holders(const LockKey& key,
                                                 const CallOptions& call_options) {
   return dlock::look_at_holders(key, terms_.prefix, *servers_, call_options);
+}
+
+Fence RedisStore::record_max(const LockKey& resource, Fence fence,
+                             const CallOptions& call_options) {
+  const std::string key = KeyNames(terms_.prefix, resource).fence_register;
+  // By its text: asked once in a process, it is shorter than a second round trip.
+  const ScriptRun script{.text = record_max_script,
+                         .sha1 = record_max_script_sha1,
+                         .keys = {key},
+                         .arguments = {std::to_string(fence.value)},
+                         .by_text = true};
+  const ScriptReply reply = servers_->run_script(script, call_options);
+  check(resource, reply);
+  if (reply.kind != Reply::Kind::array) unexpected_answer();
+  if (!reply.items.empty()) {
+    const Fence largest{server_number(word(reply, 0), largest_fence)};
+    if (largest < fence) unexpected_answer();
+    return largest;
+  }
+  throw Error(ErrorKind::wrong_data,
+              reply.link.client->name() + ": the key " + escaped(key) +
+                  " holds something else than the fence of a guard: it is left as it is");
 }
 
 }  // namespace dlock

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "lock/hand_over.hpp"
+#include "lock/grant.hpp"
 #include "lock/latch.hpp"
 #include "lock/member.hpp"
 #include "redis/protocol_text.hpp"

@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "base/cut.hpp"
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "redis/protocol_text.hpp"
 
 namespace dlock {

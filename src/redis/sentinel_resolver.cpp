@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "redis/node_address.hpp"
 #include "redis/redis_connection.hpp"
 #include "redis/server_error.hpp"

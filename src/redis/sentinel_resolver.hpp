@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "redis/endpoint_resolver.hpp"
 #include "redis/node_address.hpp"
 
 namespace dlock {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "base/escape.hpp"
+#include "base/text.hpp"
 
 namespace dlock {
 namespace {

@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "base/error.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 
 namespace dlock {
 namespace {

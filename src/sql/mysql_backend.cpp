@@ -6,7 +6,7 @@
 
 #include "base/duration.hpp"
 #include "base/error.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "base/wait.hpp"
 #include "sql/statements.hpp"
 

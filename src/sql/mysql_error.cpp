@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "sql/tls_error.hpp"
 
 namespace dlock {

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <set>
 
-#include "base/cut.hpp"
 #include "base/duration.hpp"
 #include "base/error.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "sql/statements.hpp"
 
 namespace dlock {

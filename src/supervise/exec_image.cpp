@@ -4,10 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "supervise/raw_syscall.hpp"
-
 namespace dlock {
-
 namespace {
 
 /// Where the C library looks if there is no PATH.

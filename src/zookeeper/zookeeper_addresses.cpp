@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/error.hpp"
-#include "base/join.hpp"
+#include "base/text.hpp"
 #include "net/resolve.hpp"
 
 namespace dlock {

@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/call_options.hpp"
 #include "base/clock.hpp"
 #include "base/endpoint.hpp"
+#include "base/wait.hpp"
 
 namespace dlock {
 

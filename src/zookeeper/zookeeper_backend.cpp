@@ -5,11 +5,10 @@
 #include <set>
 #include <utility>
 
-#include "base/cut.hpp"
 #include "base/duration.hpp"
 #include "base/error.hpp"
-#include "base/escape.hpp"
 #include "base/random.hpp"
+#include "base/text.hpp"
 #include "zookeeper/libzookeeper.hpp"
 #include "zookeeper/zookeeper_names.hpp"
 

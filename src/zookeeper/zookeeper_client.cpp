@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "base/wait.hpp"
 #include "zookeeper/libzookeeper.hpp"
 #include "zookeeper/zookeeper_callbacks.hpp"

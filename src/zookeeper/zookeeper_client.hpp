@@ -9,9 +9,9 @@
 #include <variant>
 #include <vector>
 
-#include "base/call_options.hpp"
 #include "base/endpoint.hpp"
 #include "base/error.hpp"
+#include "base/wait.hpp"
 #include "zookeeper/zookeeper_addresses.hpp"
 
 struct _zhandle;

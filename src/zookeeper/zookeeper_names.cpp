@@ -1,6 +1,6 @@
 #include "zookeeper/zookeeper_names.hpp"
 
-#include "base/escape.hpp"
+#include "base/text.hpp"
 
 namespace dlock {
 

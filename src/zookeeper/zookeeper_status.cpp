@@ -1,6 +1,6 @@
 #include "zookeeper/zookeeper_status.hpp"
 
-#include "base/cut.hpp"
+#include "base/text.hpp"
 #include "net/stream.hpp"
 #include "zookeeper/zookeeper_backend.hpp"
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "base/call_options.hpp"
 #include "base/endpoint.hpp"
 #include "base/error.hpp"
+#include "base/wait.hpp"
 
 namespace dlock {
 

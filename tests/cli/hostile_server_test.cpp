@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "cli/attached.hpp"
 #include "cli/lied_to.hpp"
 #include "cli/lies.hpp"

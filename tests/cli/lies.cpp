@@ -4,7 +4,7 @@
 #include <cctype>
 #include <string>
 
-#include "base/cut.hpp"
+#include "base/text.hpp"
 #include "cli/lie_parts.hpp"
 #include "cli/lies_of_lengths.hpp"
 #include "support/files.hpp"

@@ -6,7 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/wait.hpp"
-#include "compat/release_news.hpp"
+#include "compat/compat_store.hpp"
 #include "contract/compat_support.hpp"
 #include "support/eventually.hpp"
 #include "support/stretched.hpp"

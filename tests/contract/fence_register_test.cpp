@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engines.hpp"
-#include "lock/fence_register.hpp"
+#include "lock/store.hpp"
 
 namespace dlock::test {
 namespace {

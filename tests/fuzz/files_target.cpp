@@ -2,9 +2,9 @@
 
 #include <string>
 
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "fuzz/fuzz.hpp"
-#include "local/key_name.hpp"
+#include "local/key_file.hpp"
 #include "local/state_slots.hpp"
 #include "rule/table_text.hpp"
 

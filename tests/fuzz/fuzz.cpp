@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "base/escape.hpp"
+#include "base/text.hpp"
 
 namespace dlock::fuzz {
 

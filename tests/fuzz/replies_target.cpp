@@ -3,10 +3,9 @@
 #include <optional>
 #include <vector>
 
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "fuzz/fuzz.hpp"
 #include "redis/lock_states.hpp"
-#include "redis/redirection.hpp"
 #include "redis/reply.hpp"
 #include "redis/script_answer.hpp"
 #include "redis/slot_map.hpp"

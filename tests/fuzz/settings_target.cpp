@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "base/escape.hpp"
 #include "base/fd.hpp"
+#include "base/text.hpp"
 #include "config/command_line.hpp"
 #include "config/server_url.hpp"
 #include "config/settings.hpp"

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "cas/latch_record.hpp"
 #include "fuzz/fuzz.hpp"
 #include "redis/protocol_text.hpp"

@@ -3,9 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/cut.hpp"
 #include "base/duration.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "fuzz/fuzz.hpp"
 #include "output/json.hpp"
 #include "output/metrics.hpp"

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "reference/redis_table.hpp"
-#include "rule/table_transaction.hpp"
+#include "rule/admission.hpp"
 
 namespace dlock::reference {
 

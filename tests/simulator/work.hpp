@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "lock/renewal_schedule.hpp"
+#include "lock/lease_renewer.hpp"
 #include "simulator/checker.hpp"
 #include "simulator/process.hpp"
 

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
-#include "base/join.hpp"
+#include "base/text.hpp"
 #include "etcd/base64.hpp"
 #include "etcd/etcd_json.hpp"
 #include "support/eventually.hpp"

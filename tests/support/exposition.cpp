@@ -4,7 +4,7 @@
 #include <regex>
 
 #include "base/error.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "support/files.hpp"
 
 namespace dlock::test {

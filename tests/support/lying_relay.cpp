@@ -8,9 +8,9 @@
 #include <iterator>
 #include <utility>
 
-#include "base/cut.hpp"
 #include "base/duration.hpp"
-#include "lock/fence_register.hpp"
+#include "base/text.hpp"
+#include "lock/store.hpp"
 #include "support/resp.hpp"
 
 namespace dlock::test {

@@ -16,8 +16,8 @@
 #include <thread>
 
 #include "base/error.hpp"
-#include "base/join.hpp"
 #include "base/process.hpp"
+#include "base/text.hpp"
 #include "base/wait.hpp"
 #include "support/eventually.hpp"
 

@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "base/error.hpp"
-#include "base/join.hpp"
+#include "base/text.hpp"
 #include "support/eventually.hpp"
 #include "zookeeper/libzookeeper.hpp"
 #include "zookeeper/zookeeper_status.hpp"

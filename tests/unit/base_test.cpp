@@ -6,8 +6,8 @@
 
 #include "base/clock.hpp"
 #include "base/duration.hpp"
-#include "base/escape.hpp"
 #include "base/random.hpp"
+#include "base/text.hpp"
 #include "base/wait.hpp"
 
 namespace dlock {

@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "compat/recognise.hpp"
+#include "compat/layout.hpp"
 
 namespace dlock {
 namespace {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "commands/version.hpp"
 #include "config/help.hpp"
 #include "config/options.hpp"
 #include "support/files.hpp"

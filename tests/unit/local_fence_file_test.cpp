@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "base/error.hpp"
-#include "local/fence_file.hpp"
+#include "local/fence_register_file.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
 #include "support/temp_dir.hpp"

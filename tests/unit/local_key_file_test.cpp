@@ -13,7 +13,7 @@
 
 #include "base/error.hpp"
 #include "base/wait.hpp"
-#include "local/boot_id.hpp"
+#include "local/directory.hpp"
 #include "local/state_slots.hpp"
 #include "local_support.hpp"
 #include "support/eventually.hpp"

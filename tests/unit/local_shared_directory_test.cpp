@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "local/fence_file.hpp"
+#include "local/fence_register_file.hpp"
 #include "local/latch_file.hpp"
 #include "local/wake_fifo.hpp"
 #include "support/privileges.hpp"

@@ -7,7 +7,7 @@
 
 #include "base/error.hpp"
 #include "cas/latch_record.hpp"
-#include "local/key_name.hpp"
+#include "local/key_file.hpp"
 #include "local/state_slots.hpp"
 #include "rule/table_text.hpp"
 

@@ -12,7 +12,6 @@
 
 #include "base/error.hpp"
 #include "base/wait.hpp"
-#include "local/boot_id.hpp"
 #include "local/collect.hpp"
 #include "local/directory.hpp"
 #include "local/state_slots.hpp"

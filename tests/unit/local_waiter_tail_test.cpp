@@ -1,4 +1,4 @@
-#include "local/waiter_tail.hpp"
+#include "local/open_key.hpp"
 
 #include <doctest/doctest.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 #include <random>
 
 #include "base/error.hpp"
-#include "local/key_name.hpp"
+#include "local/key_file.hpp"
 #include "local_support.hpp"
 #include "support/files.hpp"
 #include "support/temp_dir.hpp"

@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "lock/hand_over.hpp"
+#include "lock/grant.hpp"
 
 using namespace dlock;
 

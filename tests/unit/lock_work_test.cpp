@@ -12,8 +12,8 @@
 
 #include "base/process.hpp"
 #include "base/wait.hpp"
+#include "local/dead_holders.hpp"
 #include "local/directory.hpp"
-#include "local/refresh_table.hpp"
 #include "local/wake_fifo.hpp"
 #include "local_support.hpp"
 #include "support/eventually.hpp"

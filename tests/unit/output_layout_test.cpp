@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <optional>
 
-#include "base/escape.hpp"
 #include "base/fd.hpp"
+#include "base/text.hpp"
 #include "output/columns.hpp"
 #include "output/screen.hpp"
 #include "output/table.hpp"

@@ -1,4 +1,4 @@
-#include "base/password.hpp"
+#include "base/endpoint.hpp"
 
 #include <doctest/doctest.h>
 

@@ -3,7 +3,6 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "redis/redirection.hpp"
 #include "redis/slot_map.hpp"
 
 namespace dlock {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/process.hpp"
-#include "supervise/kill_cgroup.hpp"
+#include "supervise/kill_tree.hpp"
 #include "support/cgroup.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"

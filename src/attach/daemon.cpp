@@ -1,23 +1,30 @@
-#include "attach/attach_daemon_process.hpp"
+#include "attach/daemon.hpp"
 
 #include <fcntl.h>
+#include <paths.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <syslog.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <ctime>
 #include <deque>
 #include <optional>
+#include <string>
 
 #include "attach/attached_holds.hpp"
 #include "attach/release_socket.hpp"
-#include "attach/system_log.hpp"
 #include "base/duration.hpp"
 #include "base/error.hpp"
-#include "base/escape.hpp"
+#include "base/fd.hpp"
 #include "base/process.hpp"
+#include "base/text.hpp"
 #include "base/wait.hpp"
 #include "lock/release.hpp"
 #include "supervise/background.hpp"
@@ -26,6 +33,68 @@
 #include "supervise/supervise.hpp"
 
 namespace dlock {
+namespace {
+
+constexpr timeval logger_timeout{0, 200'000};
+
+/// As glibc writes it: `<11>Nov  6 08:15:30 dlock[42]: TEXT`.
+std::string syslog_record(const std::string& text) {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  char stamp[32];
+  // The month in English whatever the locale is: dlock never sets one.
+  const auto length = std::strftime(stamp, sizeof stamp, "%b %e %H:%M:%S", &local);
+  return "<" + std::to_string(LOG_USER | LOG_ERR) + ">" + std::string(stamp, length) + " dlock[" +
+         std::to_string(getpid()) + "]: " + text;
+}
+
+/// Writes an error to the system log as syslog(3) does, but drops it if the logger accepts nothing
+/// for 200 ms: the attach daemon, which calls it, must not block. `text` is one line and already
+/// escaped.
+void write_system_log(const std::string& text) {
+  const std::string record = syslog_record(text);
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  std::string(_PATH_LOG).copy(name.sun_path, sizeof name.sun_path - 1);
+  // Some loggers listen for streams, in which a NUL ends a record.
+  for (const int type : {SOCK_DGRAM, SOCK_STREAM}) {
+    const Fd log(socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
+    setsockopt(log.get(), SOL_SOCKET, SO_SNDTIMEO, &logger_timeout, sizeof logger_timeout);
+    if (connect(log.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0) continue;
+    send(log.get(), record.c_str(), record.size() + (type == SOCK_STREAM ? 1 : 0), MSG_NOSIGNAL);
+    return;
+  }
+}
+
+/// Every process of a user runs some program.
+bool belongs_to_kernel(pid_t pid) {
+  const std::string exe = "/proc/" + std::to_string(pid) + "/exe";
+  char target = 0;
+  return readlink(exe.c_str(), &target, 1) < 0 && errno == ENOENT;
+}
+
+}  // namespace
+
+WatchedProcess::WatchedProcess(pid_t pid) : pid_(pid) {
+  const std::string name = "process " + std::to_string(pid);
+  const auto refuse = [](const std::string& why) { throw Error(ErrorKind::usage, why); };
+  if (pid == getpid()) refuse(name + " is dlock itself, which cannot wait for its own end");
+  pidfd_ = open_pidfd(pid);
+  if (!pidfd_) {
+    // A thread's number is one of the kernel's, but none of a process.
+    if (errno == ESRCH || errno == EINVAL || errno == ENOENT) refuse("there is no " + name);
+    throw_errno("cannot watch " + name + ": pidfd_open");
+  }
+  if (!send(0) && errno == EPERM) {
+    refuse(name + " is another user's, and could not be told of a loss");
+  }
+  if (ended()) refuse("there is no " + name + " any more");
+  if (belongs_to_kernel(pid) && !ended()) refuse(name + " is a thread of the kernel");
+}
+
+bool WatchedProcess::send(int signal) const { return send_signal(pidfd_, signal); }
+
 namespace {
 
 /// Who has gone needs nothing, but others may wait for the lock.
@@ -266,6 +335,96 @@ void run_attach_daemon(StorePtr store, const std::vector<Held>& held, const Watc
     // Nobody is there to be told.
   }
   _exit(0);
+}
+
+namespace {
+
+/// The next message; empty if there is none and never will be.
+std::string receive(int fd) {
+  char text[longest_daemon_message];
+  auto got = recv(fd, text, sizeof text, 0);
+  // An end that did not read all of ours is told once, before what it said last.
+  if (got < 0 && errno == ECONNRESET) got = recv(fd, text, sizeof text, 0);
+  return {text, got > 0 ? static_cast<std::size_t>(got) : 0};
+}
+
+}  // namespace
+
+AttachDaemon::AttachDaemon(StorePtr& store, std::function<StorePtr()> open_store,
+                           const std::vector<Held>& held, const WatchedProcess& script,
+                           int loss_signal)
+    : store_(store), open_store_(std::move(open_store)), held_(held) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) throw_errno("socketpair");
+  channel_.reset(ends[0]);
+  Fd other(ends[1]);
+  store_->suspend(Suspension::fork);
+  const pid_t pid = fork();
+  if (pid < 0) throw_errno("cannot start a process to keep the lock: fork");
+  if (pid == 0) {
+    channel_.reset();
+    run_attach_daemon(std::move(store), held, script, loss_signal, std::move(other));
+  }
+  if (auto* here = store_->host_view()) here->leave_to(pid);
+}
+
+AttachDaemon::Start AttachDaemon::await(int cancel_fd) {
+  pollfd fds[] = {{channel_.get(), POLLIN, 0}, {cancel_fd, POLLIN, 0}};
+  poll_until(fds, never);
+  if (fds[0].revents == 0) return Start::interrupted;
+  const std::string message = receive(channel_.get());
+  if (message == daemon_keeps) return Start::keeps;
+  if (message == daemon_lost) return Start::lost;
+  const std::size_t kind = sizeof daemon_error - 1;
+  if (message.size() > kind && message.starts_with(daemon_error)) {
+    throw Error(static_cast<ErrorKind>(message[kind]), message.substr(kind + 1));
+  }
+  ended_too_soon();
+}
+
+/// It was killed: what it had done of its work is undone here. Its last request may not have been
+/// answered to the end, so no connection of its is used again.
+bool AttachDaemon::give_back_in_its_place() {
+  StorePtr anew = open_store_();
+  if (auto* here = store_->host_view()) here->leave_to(getpid());
+  store_ = std::move(anew);
+  return release_all(*store_, held_, time_to_give_back);
+}
+
+void AttachDaemon::ended_too_soon() {
+  const std::string what = "the attach daemon ended too soon";
+  throw Error(ErrorKind::host_refused,
+              what + (give_back_in_its_place() ? ", so the lock was released"
+                                               : ", and the lock could not be released"));
+}
+
+bool AttachDaemon::commit() {
+  constexpr milliseconds time_to_answer{2000};
+  const std::string word = daemon_commit;
+  send(channel_.get(), word.data(), word.size(), MSG_NOSIGNAL);
+  pollfd answer[] = {{channel_.get(), POLLIN, 0}};
+  // A daemon that is stopped finds the word when it goes on.
+  if (poll_until(answer, later(BootClock::now(), time_to_answer)) == 0) return true;
+  const std::string message = receive(channel_.get());
+  if (message.empty()) ended_too_soon();
+  return message == daemon_keeps;
+}
+
+void AttachDaemon::dismiss() {
+  constexpr milliseconds time_to_end{1000};
+  shutdown(channel_.get(), SHUT_WR);
+  // As release_all() may take, but that it hardly ever does.
+  const auto for_all = time_to_give_back * static_cast<int>(held_.size() + 1);
+  const Deadline until = later(BootClock::now(), for_all + time_to_end);
+  pollfd fds[] = {{channel_.get(), POLLIN, 0}};
+  std::string last;
+  while (poll_until(fds, until) > 0) {
+    const std::string message = receive(channel_.get());
+    const bool killed = message.empty() && (last.empty() || last == daemon_keeps);
+    if (killed) give_back_in_its_place();
+    if (message.empty()) return;
+    last = message;
+  }
 }
 
 }  // namespace dlock

@@ -1,8 +1,8 @@
-#include "local/refresh_table.hpp"
+#include "local/dead_holders.hpp"
 
 #include <algorithm>
 
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "local/wake_fifo.hpp"
 #include "lock/work.hpp"
 

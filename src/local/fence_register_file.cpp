@@ -1,4 +1,4 @@
-#include "local/fence_file.hpp"
+#include "local/fence_register_file.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -12,10 +12,10 @@
 
 #include "base/duration.hpp"
 #include "base/error.hpp"
-#include "base/escape.hpp"
+#include "base/text.hpp"
 #include "base/wait.hpp"
-#include "local/key_name.hpp"
-#include "local/open_file.hpp"
+#include "local/file_lock.hpp"
+#include "local/key_file.hpp"
 
 namespace dlock {
 namespace {

@@ -1,4 +1,6 @@
-#include "base/escape.hpp"
+#include "base/text.hpp"
+
+#include <fnmatch.h>
 
 #include <algorithm>
 #include <array>
@@ -132,6 +134,12 @@ std::string percent_decoded(std::string_view text) {
     i += 2;
   }
   return out;
+}
+
+bool matches_any(const std::string& text, const std::vector<std::string>& globs) {
+  return std::any_of(globs.begin(), globs.end(), [&](const std::string& glob) {
+    return fnmatch(glob.c_str(), text.c_str(), 0) == 0;
+  });
 }
 
 }  // namespace dlock

@@ -6,7 +6,7 @@
 
 #include "base/fd.hpp"
 #include "local/directory.hpp"
-#include "lock/fence_register.hpp"
+#include "lock/store.hpp"
 
 namespace dlock {
 

@@ -1,4 +1,4 @@
-#include "rule/table_transaction.hpp"
+#include "rule/admission.hpp"
 
 #include <algorithm>
 #include <set>

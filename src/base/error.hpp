@@ -73,8 +73,13 @@ enum class Cause {
 /// Whether the server was reached and replied with an error.
 constexpr bool is_reply(Cause cause) { return cause > Cause::none && cause <= Cause::other_reply; }
 
-/// Whether another password may be accepted: a rotation changes the server and the client's file at
-/// different moments.
+/// Whether the server is well, and only has no time or room for this client yet.
+constexpr bool says_later(Cause cause) {
+  return cause == Cause::busy || cause == Cause::loading || cause == Cause::too_many_clients;
+}
+
+/// Whether another password may pass: one that is rotated changes on the server and in a client's
+/// file at different moments.
 constexpr bool is_refused_login(Cause cause) {
   return cause == Cause::password_missing || cause == Cause::password_wrong;
 }

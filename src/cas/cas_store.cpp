@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/backoff.hpp"
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
@@ -25,35 +24,7 @@ microseconds clock_since(const Snapshot& seen) {
   return seen.clock + std::max(milliseconds(0), passed - drift_allowance(passed));
 }
 
-/// Whether the record, in which this store has a hold, has another hold as well.
-bool others_hold(const Snapshot& seen) {
-  constexpr std::string_view hold = "\nhold ";
-  const auto first = seen.text.find(hold);
-  return first != std::string::npos && seen.text.find(hold, first + 1) != std::string::npos;
-}
-
-/// Without `sent`, because only the write counts as sent.
-CallOptions of_a_read(const CallOptions& call_options) {
-  return {call_options.deadline, call_options.cancel_fd};
-}
-
-[[noreturn]] void throw_overtaken(const std::string& place) {
-  throw_unavailable(place + ": other clients were faster at every try", Cause::busy);
-}
-
-/// Ends the reservation of a record when a change ends.
-class Reservation {
- public:
-  explicit Reservation(CasBackend& backend) : backend_(backend) {}
-  ~Reservation() { backend_.abandon(); }
-  Reservation(const Reservation&) = delete;
-  Reservation& operator=(const Reservation&) = delete;
-
- private:
-  CasBackend& backend_;
-};
-
-bool has_waiters(const Snapshot& seen) { return seen.text.find("\nwait ") != std::string::npos; }
+bool has_waiters(const Snapshot& seen) { return crowd_in(seen.text).waiters > 0; }
 
 }  // namespace
 
@@ -63,56 +34,10 @@ CasStore::CasStore(std::unique_ptr<CasBackend> backend, std::string prefix)
       prefix_(std::move(prefix)),
       channel_(new_channel()) {}
 
-Snapshot CasStore::rewrite(
-    const std::string& name, const std::string& channel, Snapshot seen,
-    const CallOptions& call_options,
-    const std::function<std::optional<Update>(const Snapshot&, bool unsure)>& make) {
-  // Other clients were faster: pause randomly, so that the next tries do not collide.
-  Backoff pauses(milliseconds(1), milliseconds(64));
-  const Reservation reservation(*backend_);
-  bool unsure = false, raced = false;
-  while (true) {
-    const auto update = make(seen, unsure);
-    if (!update) return seen;
-    try {
-      auto written = backend_->write(name, seen, *update, call_options);
-      if (const auto* version = std::get_if<Version>(&written)) {
-        seen.text = update->text;
-        seen.version = *version;
-        seen.reserved = false;
-        if (seen.alive && update->names_connection) seen.alive->insert(backend_->connection_id());
-        if (!seen.lives) return seen;
-        for (const std::string& life : update->ended_lives) seen.lives->erase(life);
-        for (const auto& [life, lease] : update->begun_lives) (*seen.lives)[life] = lease;
-        return seen;
-      }
-      raced = true;
-      seen = std::get<Snapshot>(std::move(written));
-      if (auto reserved = backend_->reserve(name, of_a_read(call_options))) {
-        seen = *std::move(reserved);
-      } else {
-        pause(random_up_to(pauses.next()), call_options);
-      }
-    } catch (const Error& error) {
-      const bool in_time = BootClock::now() < call_options.deadline;
-      // The server answers, but other clients won every race.
-      if (raced && !in_time && error.kind() == ErrorKind::unavailable) {
-        throw_overtaken(backend_->name());
-      }
-      const bool again = error.kind() == ErrorKind::unavailable && !unsure && in_time;
-      if (!again) throw;
-      unsure = true;
-      seen = backend_->read(name, channel, of_a_read(call_options));
-      continue;
-    }
-    if (BootClock::now() >= call_options.deadline) throw_overtaken(backend_->name());
-  }
-}
-
-/// Refuses a client that is new to a record that is nearly full. Renewals and hand-overs make the
-/// record longer, too, and a holder must not lose its lease because of waiters. Waiters may fill
-/// half of the room, because a grant to all of them writes a message for each. New holders may fill
-/// three quarters, so that a holder can re-enter while the queue is full.
+/// Refuses a client that is new to a record which is nearly full. Renewals and hand-overs make the
+/// record longer, too, and a holder must not lose its lease because others wait. Waiters have half
+/// of the room: a grant to all of them writes a message for each. New holders have three quarters,
+/// so that a holder enters again while the queue is full.
 void CasStore::check_room(const OpenRecord& record, const LockKey& key, std::size_t bytes) const {
   const std::size_t quarter = backend_->largest_record() / 4;
   const auto added = record.added();
@@ -193,6 +118,7 @@ Answer CasStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& 
 
 Renewed CasStore::renew(const Claim& claim, const RenewalTerms& terms,
                         const CallOptions& call_options) {
+  await_turn(call_options);
   const LockKey& key = claim.key;
   const Token& token = claim.token;
   Renewed renewed;
@@ -238,6 +164,7 @@ Renewed CasStore::renew(const Claim& claim, const RenewalTerms& terms,
     const bool is_renewed = lives && held_before && attached == life->lease.id;
     if (!is_renewed || error.cause() != Cause::out_of_memory) throw;
   }
+  last_answer_ = {};
   revoke_spare(life, call_options);
   if (!renewed.grant || lives != (leases_ != nullptr)) {
     const auto end = renewed.evicted_by ? LifeEnd::evicted : LifeEnd::gone;
@@ -276,9 +203,9 @@ std::optional<Snapshot> CasStore::last_written(const Claim& claim, ReleaseMode m
   Snapshot over = known->second;
   // Only a read, or a write to a life that has ended, shows whether the waiters still live.
   if (has_waiters(over) && !leases_) return std::nullopt;
-  // The clock was read later than `sent`, by a round trip or by a stall of the server. The estimate
-  // may therefore be too late, and another's lease, or our own --min-hold, may seem to be over.
-  if (others_hold(over)) return std::nullopt;
+  // The clock was read later than `sent`, by a round trip or by a server that stood still: it may
+  // seem to be later than it is, and another's lease over, or the own --min-hold.
+  if (crowd_in(over.text).holders > 1) return std::nullopt;
   const bool floor_counts = claim.floor > milliseconds(0) && mode != ReleaseMode::ignore_floor;
   if (floor_counts && !leases_) return std::nullopt;
   over.clock = clock_since(over);
@@ -289,13 +216,17 @@ ReleaseResult CasStore::release(const Claim& claim, const ReleaseOptions& option
                                 const CallOptions& call_options) {
   const Asked asked{claim.key, claim.token};
   const bool may_come_after = unanswered_.contains(asked);
+  await_turn(call_options);
   ReleaseResult result;
   const Change how{claim.key, claim.token, {},    last_written(claim, options.mode),
                    true,      nullptr,     false, call_options};
   own_.erase(claim.key);
   std::int64_t lease = 0;
+  bool by_life = false;
   change(how, [&](OpenRecord& record, bool unsure) {
     lease = record.lease_of(claim.token);
+    by_life = !may_come_after && lease != 0 && record.ends_by_life(claim.token);
+    if (by_life) return false;
     const auto outcome = record.table.release(claim.token, options.mode, record.now, record);
     record.finish(outcome.more);
     const bool found = outcome.answer != Released::not_held;
@@ -303,6 +234,11 @@ ReleaseResult CasStore::release(const Claim& claim, const ReleaseOptions& option
     if (found || !unsure || result.evicted_by) result.outcome = outcome.answer;
     return found || may_come_after;
   });
+  if (by_life) {
+    leases_->revoke({std::exchange(lease, 0)}, call_options);
+    lives_.erase(asked);
+    result.outcome = Released::yes;
+  }
   const auto end = result.evicted_by ? LifeEnd::evicted
                    : may_come_after  ? LifeEnd::for_certain
                                      : LifeEnd::gone;

@@ -81,6 +81,8 @@ class CasStore final : public Store, public FenceRegister, public Latches {
   /// Tries until a write succeeds, or none is needed. Returns the record after that, with the clock
   /// and `sent` of the last read.
   Snapshot change(const Change& how, const Try& attempt);
+  static CallOptions of_a_read(const CallOptions& call_options);
+  void await_turn(const CallOptions& call_options) const;
   void check_room(const OpenRecord& record, const LockKey& key, std::size_t bytes) const;
   /// The same for any record: `make` returns the new content, or nothing to leave the record.
   Snapshot rewrite(const std::string& name, const std::string& channel, Snapshot seen,

@@ -133,6 +133,13 @@ bool OpenRecord::held_before(const Token& token) const {
   });
 }
 
+bool OpenRecord::ends_by_life(const Token& token) {
+  constexpr std::size_t crowd = 8;
+  const HoldEntry* hold = table.find_hold(token);
+  const bool is_bare = hold != nullptr && hold->inside() && hold->floor <= milliseconds(0);
+  return seen_.lives && is_bare && table.queue.empty() && table.holds.size() > crowd;
+}
+
 OpenRecord::Added OpenRecord::added() const {
   const auto has_own = [&](const auto& entries) {
     return std::any_of(entries.begin(), entries.end(),
@@ -234,6 +241,22 @@ std::vector<std::string> OpenRecord::lives_without_entry() const {
     if (!needed.contains(name)) ended.push_back(name);
   }
   return ended;
+}
+
+Crowd crowd_in(std::string_view text) {
+  constexpr std::size_t flag = 3, limit = 8;
+  Crowd crowd;
+  while (!text.empty()) {
+    const auto line = take_until(text, '\n');
+    const bool waits = line.starts_with("wait ");
+    if (!waits && !line.starts_with("hold ")) continue;
+    std::string_view field, rest = line;
+    for (std::size_t i = 0; i <= (waits ? limit : flag); ++i) field = take_until(rest, ' ');
+    ++(waits ? crowd.waiters : crowd.holders);
+    if (waits && field != "1") ++crowd.sharers;
+    if (!waits && field == "p") ++crowd.unconfirmed;
+  }
+  return crowd;
 }
 
 }  // namespace dlock

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cas/cas_backend.hpp"
@@ -31,7 +32,10 @@ class OpenRecord final : public WaiterNotifier {
   Update update() const;
   /// Whether the token had a confirmed hold in the record that was read.
   bool held_before(const Token& token) const;
-  /// The entry that the request adds for its token to the record that was read.
+  /// Whether the end of its life is enough to release a hold, without a write of the record that
+  /// many others write, too: nobody waits for the slot, and no min-hold follows.
+  bool ends_by_life(const Token& token);
+  /// The request adds this entry for its token to the record that was read.
   enum class Added { nothing, hold, waiter };
   Added added() const;
   /// The lease of the token's life in the record that was read; 0: it has no life.
@@ -68,5 +72,16 @@ std::string message_tag(const Token& token);
 /// The names of an entry's lives: one for waiting and holding, one for its min-hold.
 std::string life_name(const Token& token);
 std::string min_hold_life_name(const Token& token);
+
+/// The clients of a record.
+struct Crowd {
+  int holders = 0;
+  int unconfirmed = 0;  ///< of the holders: each is about to write the record
+  int waiters = 0;
+  int sharers = 0;  ///< of the waiters: those for a lock that several can hold
+};
+
+/// The clients that the text of a record names, without a look at whether they live.
+Crowd crowd_in(std::string_view text);
 
 }  // namespace dlock

@@ -19,6 +19,19 @@ constexpr milliseconds longest_release{2000};
 /// A lock that was handed over by a message has a short lease; the child gets a third of it to end.
 milliseconds unconfirmed_grace(const Grant& grant) { return grant.lease.length / 3; }
 
+/// A server that is busy with other clients is well: it is asked for as long as the lease lasts.
+Renewed renew_while_busy(Store& store, const Held& held) {
+  while (true) {
+    try {
+      return store.renew(held.claim, {.granted = held.grant.fence},
+                         {later(BootClock::now(), request_timeout(held.claim.ttl)), -1});
+    } catch (const Error& error) {
+      const bool again = says_later(error.cause());
+      if (!again || BootClock::now() >= held.grant.lease.valid_until) throw;
+    }
+  }
+}
+
 constexpr char ran_out[] = "its lease ran out while dlock was suspended or stopped";
 constexpr char not_in_time[] = "it was not renewed in time, as dlock was suspended or stopped";
 
@@ -98,8 +111,7 @@ bool HeldLocks::ready_to_start(milliseconds grace) {
         held.grant.confirmed ? grace + claim.ttl / 3 : unconfirmed_grace(held.grant);
     const bool lasts = later(BootClock::now(), needed) < held.grant.lease.valid_until;
     if (lasts) continue;
-    const CallOptions call_options{later(BootClock::now(), request_timeout(claim.ttl)), -1};
-    const auto renewed = store_.renew(claim, {.granted = held.grant.fence}, call_options);
+    const auto renewed = renew_while_busy(store_, held);
     if (!renewed.grant) {
       lost(claim, renewed.evicted_by);
       return false;

@@ -172,9 +172,14 @@ std::variant<Version, Snapshot> EtcdBackend::write(const std::string& name, cons
 /// Writes the messages and ends of lives that the transaction had no room for. If this fails,
 /// waiters wake later.
 void EtcdBackend::write_more(const std::vector<json>& more, const CallOptions& call_options) {
-  for (const json& operation : more) {
-    const EtcdRequest request{"kv/txn", {{"success", {operation}}}};
-    client_.ask({request}, EtcdClient::Repeat::yes, call_options);
+  for (std::size_t at = 0, next = 0; at < more.size(); at = next) {
+    next = std::min(at + most_operations, more.size());
+    const std::vector<json> some(more.begin() + at, more.begin() + next);
+    const EtcdRequest request{"kv/txn", {{"success", some}}};
+    const auto answer = client_.ask({request}, EtcdClient::Repeat::yes, call_options).front();
+    // A message is for a waiter that has died since: the others are written by themselves.
+    if (answer.code == EtcdCode::ok || some.size() == 1) continue;
+    for (const json& each : some) write_more({each}, call_options);
   }
 }
 

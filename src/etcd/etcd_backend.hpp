@@ -83,7 +83,7 @@ class EtcdBackend final : public CasBackend, public CasLeases {
                                                     std::int64_t after, Deadline until,
                                                     int cancel_fd);
   std::optional<std::string> message_beside(const std::vector<WatchedKey>& keys, std::int64_t after,
-                                            Deadline until, int cancel_fd);
+                                            Deadline end, int cancel_fd);
   void open_watch(const std::vector<WatchedKey>& keys, std::int64_t after);
   /// Returns false if the watch was cancelled because its start revision is compacted.
   bool take_line(const std::string& line);

@@ -80,13 +80,11 @@ std::variant<EtcdEvent, Wake::Reason> EtcdBackend::next_change(const std::vector
   }
 }
 
-/// Returns a message to the own life that comes at the same time as the end of another life: etcd
-/// does not always report changes in the order of their writes.
+/// The message to the own life that may come within a moment of what happened to another one: what
+/// is written first is not always told first.
 std::optional<std::string> EtcdBackend::message_beside(const std::vector<WatchedKey>& keys,
-                                                       std::int64_t after, Deadline until,
+                                                       std::int64_t after, Deadline end,
                                                        int cancel_fd) {
-  constexpr milliseconds moment{5};
-  const Deadline end = std::min(until, later(BootClock::now(), moment));
   while (true) {
     const auto change = next_change(keys, after, end, cancel_fd);
     const auto* event = std::get_if<EtcdEvent>(&change);
@@ -112,7 +110,10 @@ std::variant<std::string, Wake::Reason> EtcdBackend::next_event(const WatchedLiv
     }
     if (!event.deleted && event.key == keys.front().key) return std::move(event.value);
     if (event.key == keys.front().key) return Wake::Reason::changed;
-    if (auto message = message_beside(keys, watched.after, until, cancel_fd)) return *message;
+    // Many that are granted the lock together are told one after another.
+    const milliseconds moment(event.deleted ? 5 : 500);
+    const Deadline end = std::min(until, later(BootClock::now(), moment));
+    if (auto message = message_beside(keys, watched.after, end, cancel_fd)) return *message;
     return Wake::Reason::changed;
   }
 }

@@ -7,6 +7,7 @@
 
 #include "base/duration.hpp"
 #include "base/error.hpp"
+#include "base/random.hpp"
 #include "base/text.hpp"
 #include "base/thread.hpp"
 #include "base/wait.hpp"
@@ -52,7 +53,11 @@ RenewalSchedule::RenewalSchedule(Store& store, std::vector<Held> held, LeaseList
     if (each.grant.lease.valid_until != never) {
       const auto span = span_of(each.claim, each.grant.lease);
       due = later(now, rest - span * (renewals_a_lease - 1) / renewals_a_lease);
-      if (each.hidden > std::chrono::nanoseconds(0) || !each.grant.confirmed) due = now;
+      // Those that were granted the lock together do not confirm it together.
+      const auto spread =
+          each.claim.limit == exclusive ? milliseconds(0) : left_until(now + rest / 4);
+      if (!each.grant.confirmed) due = later(now, random_up_to(spread));
+      if (each.hidden > std::chrono::nanoseconds(0)) due = now;
     }
     leases_.push_back({std::move(each), due});
   }

@@ -8,10 +8,6 @@
 namespace dlock {
 namespace {
 
-bool says_later(Cause why) {
-  return why == Cause::busy || why == Cause::loading || why == Cause::too_many_clients;
-}
-
 bool is_absent(Cause why) {
   return why == Cause::none || why == Cause::not_looked_up || why == Cause::tls_interrupted;
 }

@@ -13,7 +13,6 @@ std::variant<ReleaseResult, Error> release_until_answered(Store& store, const He
   // A connection that died silently swallows the first request, so most of the time is reserved for
   // a second one, on a new connection.
   constexpr BootClock::duration longest_first_try = milliseconds(1000);
-  constexpr milliseconds longest_turn{2000};
   const auto begun = BootClock::now();
   auto answer_by = begun + std::min((until - begun) / 2, longest_first_try);
   const bool was_granted = held.grant.fence.value != 0;
@@ -25,16 +24,18 @@ std::variant<ReleaseResult, Error> release_until_answered(Store& store, const He
       return asked_before && result.has_gone() ? ReleaseResult{Released::yes} : result;
     } catch (const Error& error) {
       const auto again = later(BootClock::now(), pause);
-      // A server that is busy with other clients' writes is healthy and will answer later.
-      const bool later_on = error.cause() == Cause::busy && was_granted;
+      // A server that serves other clients is well: its answer comes later.
+      const bool later_on = says_later(error.cause()) && was_granted;
       const bool may_pass = error.kind() == ErrorKind::unavailable ||
                             error.kind() == ErrorKind::host_refused ||
                             (was_granted && is_refused_login(error.cause()));
-      if (later_on) until = std::max(until, held.grant.lease.valid_until);
+      const auto turn =
+          std::min(held.grant.lease.valid_until, later(again, silence_of_a_dead_server));
+      if (later_on) until = std::max(until, turn);
       if (!may_pass || again >= until) return error;
       sleep_until(again, -1);
       asked_before = true;
-      answer_by = later_on ? std::min(until, later(again, longest_turn)) : until;
+      answer_by = until;
     }
   }
 }

@@ -151,6 +151,24 @@ TEST_CASE("etcd: a record that is too large for it is refused, and nothing is wr
   CHECK(std::holds_alternative<Version>(written));
 }
 
+TEST_CASE("etcd: of many holds one is released without a write of the record that all share") {
+  if (is_missing<EtcdServers>()) return;
+  EtcdServers& etcd = etcd_of_all();
+  CountedEtcdClient client(etcd);
+  const auto others = etcd_store(etcd.endpoints());
+  const Claim claim = claim_of("own", "k", no_limit);
+  constexpr std::size_t many = 10;
+  for (std::size_t i = 0; i < many; ++i) {
+    granted(*others, claim_of("r" + std::to_string(i), "k", no_limit));
+  }
+  granted(*client.store, claim);
+  client.requests();
+  CHECK(release(*client.store, claim) == Released::yes);
+  CHECK(client.requests() == "1 kv/range\n1 lease/revoke\n");
+  CHECK(state_of(*others, "k").holders.size() == many);
+  CHECK(release(*client.store, claim) == Released::not_held);
+}
+
 TEST_CASE("etcd: of many readers that are let in together all hear of it") {
   if (is_missing<EtcdServers>()) return;
   EtcdServers& etcd = etcd_of_all();

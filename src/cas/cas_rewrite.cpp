@@ -9,8 +9,8 @@
 namespace dlock {
 namespace {
 
-/// About as long as a write takes. So many clients as want to write draw their pauses from so many
-/// turns: then about one at a time tries, however many they are.
+/// About the time of one write. N clients that want to write draw their pauses from N turns, so
+/// that about one at a time tries, whatever N is.
 constexpr milliseconds turn{10};
 
 [[noreturn]] void throw_overtaken(const std::string& place) {
@@ -31,15 +31,15 @@ class Reservation {
 
 }  // namespace
 
-/// The write alone counts as sent.
+/// Only the write raises `sent`.
 CallOptions CasStore::of_a_read(const CallOptions& call_options) {
   return {call_options.deadline, call_options.cancel_fd};
 }
 
-/// Those that waited with this client were granted the lock with it, and write now, too.
-void CasStore::await_turn(const CallOptions& call_options) const {
+/// The sharers that waited with this client were granted the lock with it, and write now, too.
+void CasStore::await_turn(const Claim& claim, const CallOptions& call_options) const {
   const Crowd crowd = crowd_in(last_answer_.text);
-  if (crowd.sharers < 2) return;
+  if (claim.limit.owners == 1 || crowd.sharers < 2) return;
   pause(random_up_to(turn * crowd.sharers), call_options);
   if (BootClock::now() >= call_options.deadline) throw_overtaken(backend_->name());
 }
@@ -47,17 +47,20 @@ void CasStore::await_turn(const CallOptions& call_options) const {
 Snapshot CasStore::rewrite(
     const std::string& name, const std::string& channel, Snapshot seen,
     const CallOptions& call_options,
-    const std::function<std::optional<Update>(const Snapshot&, bool unsure)>& make) {
-  // Random, so that the tries of clients do not meet, and the longer the more clients hold: these
-  // confirm and release at the same time.
+    const std::function<std::optional<Update>(const Snapshot&, bool unsure)>& make, bool joins) {
+  // Random, so that the tries of clients do not meet. The span grows with the number of holders,
+  // which confirm and release at the same time. A client that joins the queue leaves time for the
+  // other waiters, too, so that a crowd of them does not keep the holder from renewing.
   constexpr milliseconds least{64}, longest{4096};
   const int confirm = crowd_in(seen.text).unconfirmed - 1;
   Backoff pauses(std::max(milliseconds(1), turn * confirm), longest);
   const Reservation reservation(*backend_);
   bool unsure = false, raced = confirm > 0;
   const auto pause_for_others = [&] {
-    const int holders = crowd_in(seen.text).holders;
-    const auto span = random_up_to(std::min(pauses.next(), std::max(least, 2 * turn * holders)));
+    const Crowd crowd = crowd_in(seen.text);
+    const int holders = crowd.holders;
+    const int writers = holders + (joins ? crowd.waiters : 0);
+    const auto span = random_up_to(std::min(pauses.next(), std::max(least, 2 * turn * writers)));
     pause(span, call_options);
     if (BootClock::now() >= call_options.deadline) throw_overtaken(backend_->name());
     if (auto reserved = backend_->reserve(name, of_a_read(call_options))) {

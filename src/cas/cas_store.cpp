@@ -69,7 +69,7 @@ Snapshot CasStore::change(const Change& how, const Try& attempt) {
   };
   Change reading = how;
   reading.call_options = of_a_read(how.call_options);
-  return rewrite(name, how.channel, first_read(reading, name), how.call_options, make);
+  return rewrite(name, how.channel, first_read(reading, name), how.call_options, make, how.joins);
 }
 
 Answer CasStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) {
@@ -79,9 +79,15 @@ Answer CasStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& 
   OwnLife* const life = leases_ ? &lives_[asked] : nullptr;
   if (life && life->lease.id == 0) life->lease.asked = claim.ttl;
   const bool names_connection = (ask.wait || backend_->keeps_holds()) && !leases_;
-  const Change how{
-      claim.key,        claim.token, ask.wait && !leases_ ? channel_ : "", {}, false, life,
-      names_connection, call_options};
+  const Change how{claim.key,
+                   claim.token,
+                   ask.wait && !leases_ ? channel_ : "",
+                   {},
+                   false,
+                   life,
+                   names_connection,
+                   call_options,
+                   true};
   const Snapshot seen = change(how, [&](OpenRecord& record, bool) {
     HolderIdentity backing;
     if (names_connection) backing.mailbox = wake_address(channel_, backend_->connection_id());
@@ -118,7 +124,7 @@ Answer CasStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& 
 
 Renewed CasStore::renew(const Claim& claim, const RenewalTerms& terms,
                         const CallOptions& call_options) {
-  await_turn(call_options);
+  await_turn(claim, call_options);
   const LockKey& key = claim.key;
   const Token& token = claim.token;
   Renewed renewed;
@@ -216,7 +222,7 @@ ReleaseResult CasStore::release(const Claim& claim, const ReleaseOptions& option
                                 const CallOptions& call_options) {
   const Asked asked{claim.key, claim.token};
   const bool may_come_after = unanswered_.contains(asked);
-  await_turn(call_options);
+  await_turn(claim, call_options);
   ReleaseResult result;
   const Change how{claim.key, claim.token, {},    last_written(claim, options.mode),
                    true,      nullptr,     false, call_options};

@@ -73,6 +73,7 @@ class CasStore final : public Store, public FenceRegister, public Latches {
     OwnLife* life = nullptr;         ///< of `self`: begun or renewed together with the first read
     bool names_connection = false;   ///< as in Update
     CallOptions call_options;
+    bool joins = false;  ///< the client joins the queue
   };
   /// Applies the change to the record. `unsure`: an earlier write of the same change may have been
   /// done. Returns true if the record must be written even if it is unchanged.
@@ -82,12 +83,13 @@ class CasStore final : public Store, public FenceRegister, public Latches {
   /// and `sent` of the last read.
   Snapshot change(const Change& how, const Try& attempt);
   static CallOptions of_a_read(const CallOptions& call_options);
-  void await_turn(const CallOptions& call_options) const;
+  void await_turn(const Claim& claim, const CallOptions& call_options) const;
   void check_room(const OpenRecord& record, const LockKey& key, std::size_t bytes) const;
   /// The same for any record: `make` returns the new content, or nothing to leave the record.
   Snapshot rewrite(const std::string& name, const std::string& channel, Snapshot seen,
                    const CallOptions& call_options,
-                   const std::function<std::optional<Update>(const Snapshot&, bool unsure)>& make);
+                   const std::function<std::optional<Update>(const Snapshot&, bool unsure)>& make,
+                   bool joins = false);
 
   std::string lock_record(const LockKey& key) const { return prefix_ + "k:" + key.text; }
   std::string latch_record(const LockKey& key) const { return prefix_ + "latch:" + key.text; }

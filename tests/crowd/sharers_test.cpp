@@ -1,4 +1,4 @@
-// Readers of a key that a writer lets in together, on a server whose locks are records that all
+// Readers that get a key together after a writer, on a server whose locks are records that all
 // clients of a key rewrite.
 
 #include <doctest/doctest.h>

@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "base/fd.hpp"
+#include "base/process.hpp"
 #include "base/wait.hpp"
 #include "lock/lease_renewer.hpp"
 #include "lock/store.hpp"
+
 namespace dlock {
 
 /// A process that is not dlock's: watched and signalled through a pidfd, so that it cannot come to
@@ -20,7 +22,8 @@ class WatchedProcess {
   /// not be signalled: no such process, another user's, dlock itself, a thread of the kernel.
   explicit WatchedProcess(pid_t pid);
 
-  pid_t pid() const { return pid_; }
+  pid_t pid() const { return id_.pid; }
+  const ProcessId& id() const { return id_; }
   /// Readable once it has ended, reaped or not.
   int fd() const { return pidfd_.get(); }
   bool ended() const { return readable(pidfd_.get()); }
@@ -28,25 +31,12 @@ class WatchedProcess {
   bool send(int signal) const;
 
  private:
-  pid_t pid_;
   Fd pidfd_;
+  ProcessId id_;
 };
-
-// The messages between the two sides of an AttachDaemon. "lost": a lock was lost, or the daemon
-// releases them, or has released them. An error has its kind, one byte, and its line: the daemon
-// has released the locks then, too.
-inline constexpr char daemon_keeps[] = "keeps";
-inline constexpr char daemon_lost[] = "lost";
-inline constexpr char daemon_error[] = "error ";
-inline constexpr char daemon_commit[] = "commit";
-inline constexpr std::size_t longest_daemon_message = 4096;
 
 /// How long the locks may be tried to be given back while somebody waits for it.
 inline constexpr milliseconds time_to_give_back{2000};
-
-/// The whole life of the forked child, which ends with the process.
-[[noreturn]] void run_attach_daemon(StorePtr store, const std::vector<Held>& held,
-                                    const WatchedProcess& script, int loss_signal, Fd channel);
 
 /// The process that `acquire --attach` leaves behind, as the one that leaves sees it. It keeps the
 /// locks until the script has ended or has released them, and sends the script a signal if one is

@@ -24,7 +24,7 @@ class ReleaseSocket {
   /// What to poll before serve(), and until when at most.
   void add_to(std::vector<pollfd>& fds) const;
   Deadline open_by() const { return shut_until_.value_or(never); }
-  /// Takes all that has arrived, without waiting.
+  /// Takes what has arrived, without waiting.
   void serve(AttachedHolds& holds);
 
  private:
@@ -33,15 +33,14 @@ class ReleaseSocket {
     std::optional<LockKey> releases;
   };
 
-  void let_in();
-  enum class Heard { something, nothing, end };
-  Heard hear(ReleaseClient& visitor, AttachedHolds& holds) const;
-  bool hear_request(ReleaseClient& visitor, const std::string& text, AttachedHolds& holds) const;
+  void accept_clients();
+  /// False if the client has said all.
+  bool hear(ReleaseClient& client, AttachedHolds& holds) const;
 
   Token token_;
   Fd listener_;
-  std::vector<ReleaseClient> visitors_;
-  std::optional<Deadline> shut_until_;  ///< there was no descriptor for a visitor
+  std::vector<ReleaseClient> clients_;
+  std::optional<Deadline> shut_until_;  ///< there was no descriptor for a client
 };
 
 /// Whether a process of `acquire --attach` keeps the locks of this token, seen from here.

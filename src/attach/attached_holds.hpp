@@ -10,42 +10,42 @@
 
 namespace dlock {
 
-/// What came of a release that others did with our token.
+/// The end of a release that another process did with the token of these locks.
 enum class ReleaseEnd {
   released,
   refused,  ///< the engine they asked knows no such hold
   unknown,  ///< no answer: it may still be done
 };
 
-/// The locks that `acquire --attach` keeps for a script: renews them where they have leases,
-/// listens where they live with the script, and finds out about losses. A lock that the script
-/// releases itself is none: whoever is about to says so before.
+/// The locks that `acquire --attach` keeps for a script. It renews locks with leases, listens to
+/// the engine for locks that live with the script, and reports losses. A lock that the script
+/// itself releases is no loss, because `dlock release` announces it before.
 class AttachedHolds {
  public:
   AttachedHolds(Store& store, std::vector<Held> held);
 
   bool empty() const { return held_.empty() && ended_.empty(); }
-  /// look() when it is readable, and at this moment at the latest.
+  /// look() must be called when fd() is readable, and at look_by() at the latest.
   int fd() const;
   Deadline look_by() const;
-  /// What has been lost, for people; called again until it says nothing. A lease that cannot be
-  /// renewed is told before it ends, so that the script has time to stop.
+  /// A sentence about one loss; to be called until it returns nothing. A lease that cannot be
+  /// renewed is reported before it ends, so that the script has time to stop.
   std::optional<std::string> look();
-  /// Something has been lost, or was told to be near its end and has not been renewed since.
+  /// A lock was lost, or its lease was reported to be near its end and has not been renewed since.
   bool in_trouble() const { return lost_ || (warned_ && !empty()); }
-  /// Until then what is held here is ours, as far as it has leases.
+  /// Until then all locks with leases are held, whatever happens.
   Deadline safe_until() const { return renewer_ ? renewer_->safe_until() : never; }
 
   /// False if the key is not held here.
   bool about_to_be_released(const LockKey& key);
-  /// A lock that may still be there is kept on.
+  /// Unless the lock was released, it is kept.
   void release_ended(const LockKey& key, ReleaseEnd end);
 
-  /// Repeats until answered, or the time is over.
+  /// Repeats each release until it is answered or the time is over.
   void give_back(milliseconds at_most);
 
  private:
-  /// A release that others do with our token.
+  /// The releases of one key by other processes.
   struct Leaving {
     int under_way = 0;
     Deadline done_by{};  ///< those that have ended cannot take effect later
@@ -66,7 +66,7 @@ class AttachedHolds {
 
   Store& store_;
   std::vector<Held> held_;
-  std::vector<Held> ended_;  ///< not renewed in time; the engine may have them yet
+  std::vector<Held> ended_;  ///< not renewed in time; the engine may still have them
   std::map<LockKey, Leaving> leaving_;
   std::optional<LeaseRenewer> renewer_;
   bool warned_ = false;

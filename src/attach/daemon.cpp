@@ -39,11 +39,11 @@ constexpr char daemon_error[] = "error ";
 constexpr char daemon_commit[] = "commit";
 constexpr std::size_t longest_daemon_message = 4096;
 
-/// The next message; empty if there is none and never will be.
+/// The next message; empty if the other side has ended.
 std::string receive(int fd) {
   char text[longest_daemon_message];
   auto got = recv(fd, text, sizeof text, 0);
-  // An end that did not read all of ours is told once, before what it said last.
+  // If the other side ended without reading all, this error comes before its last message.
   if (got < 0 && errno == ECONNRESET) got = recv(fd, text, sizeof text, 0);
   return {text, got > 0 ? static_cast<std::size_t>(got) : 0};
 }
@@ -60,7 +60,7 @@ void write_system_log(const std::string& text) {
     std::thread(std::move(write)).detach();
     written.wait_for(longest_wait);
   } catch (const std::system_error&) {
-    // No thread can be had: the script's stderr has the text.
+    // There can be no thread; the script has the text on its stderr.
   }
 }
 
@@ -89,7 +89,7 @@ void let_go_of_caller() {
   }
 }
 
-/// Every process of a user runs some program.
+/// Only threads of the kernel run no program.
 bool belongs_to_kernel(pid_t pid) {
   const std::string exe = "/proc/" + std::to_string(pid) + "/exe";
   char target = 0;
@@ -103,7 +103,7 @@ WatchedProcess::WatchedProcess(pid_t pid) : pidfd_(open_pidfd(pid)) {
   const auto refuse = [](const std::string& why) { throw Error(ErrorKind::usage, why); };
   if (pid == getpid()) refuse(name + " is dlock itself, which cannot wait for its own end");
   if (!pidfd_) {
-    // A thread's number is one of the kernel's, but none of a process.
+    // The number of a thread that is not the first of its process gives another error.
     if (errno == ESRCH || errno == EINVAL || errno == ENOENT) refuse("there is no " + name);
     throw_errno("cannot watch " + name + ": pidfd_open");
   }
@@ -119,7 +119,7 @@ bool WatchedProcess::send(int signal) const { return send_signal(pidfd_, signal)
 
 namespace {
 
-/// Who has gone needs nothing, but others may wait for the lock.
+/// After the end of the script other processes may wait for the lock.
 constexpr milliseconds time_to_release{30'000};
 
 class AttachDaemonProcess {
@@ -137,10 +137,10 @@ class AttachDaemonProcess {
 
  private:
   bool take_over();
-  /// On trial it returns with the locks given back.
+  /// If it returns on trial, the locks are released.
   void keep();
   void end(milliseconds time);
-  /// False if the one who forked us has gone without a commit.
+  /// False if the parent has ended without a commit.
   bool hear_parent();
   void tell_loss(const std::string& text);
   std::string stop_script(const std::string& name);
@@ -153,7 +153,7 @@ class AttachDaemonProcess {
   }
   bool on_trial() const { return static_cast<bool>(channel_); }
 
-  /// It ends last, for a release waits for that: by then nothing of the store is left.
+  /// It is destroyed last: `dlock release` waits for that, and the store must be closed by then.
   std::optional<ReleaseSocket> door_;
   StorePtr store_;
   const std::vector<Held>& held_;
@@ -173,8 +173,8 @@ void AttachDaemonProcess::live() {
     keep();
     if (on_trial()) say(daemon_lost);
   } catch (const std::exception& error) {
-    // The script may be at work: without a daemon its locks end with their leases, or, where they
-    // have none, with the script.
+    // The script may still run. Without a daemon its locks end with their leases, or with the
+    // script if they have none.
     if (on_trial()) return end(time_to_give_back);
     tell_loss(std::string("the attach daemon failed: ") + error.what());
     see_script_end();
@@ -217,7 +217,7 @@ void AttachDaemonProcess::keep() {
     if (on_trial() && readable(channel_.get()) && !hear_parent()) {
       return holds_->give_back(time_to_give_back);
     }
-    // Before the look: what a client is about to release is no loss.
+    // Before look(), because a lock that a client is about to release is no loss.
     door_->serve(*holds_);
     while (const auto loss = holds_->look()) {
       if (on_trial()) return end(time_to_give_back);
@@ -230,13 +230,13 @@ void AttachDaemonProcess::keep() {
     if (BootClock::now() >= kill_at_) kill_script();
   }
   if (kill_at_ == never) return;
-  // The script may release what it has lost, and waits for nobody.
+  // The script may release a lock that it has lost, and must not wait for this process.
   door_.reset();
   see_script_end();
 }
 
-/// The daemon reports the loss before it releases: the parent would take one that is slow to
-/// release for one that is stopped, and the locks for kept.
+/// The daemon reports the loss before it releases: if a slow release came first, the parent would
+/// take the daemon for stopped and the locks for kept.
 void AttachDaemonProcess::end(milliseconds time) {
   if (on_trial()) say(daemon_lost);
   holds_->give_back(time);
@@ -250,17 +250,17 @@ bool AttachDaemonProcess::hear_parent() {
 }
 
 void AttachDaemonProcess::tell_loss(const std::string& text) {
-  // The signal may end it before anybody could ask for its name, or open its stderr. Once it has
-  // ended, its number may be another's.
+  // The signal may end the script, so its name is read and its stderr opened before. Once it has
+  // ended, another process may have its pid.
   const std::string name = command_name(script_.pid());
   const std::string path = "/proc/" + std::to_string(script_.pid()) + "/fd/2";
   constexpr int flags = O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
   const Fd script_stderr(name.empty() ? -1 : open(path.c_str(), flags));
-  const bool is_its = !script_.ended();
+  const bool is_the_scripts = !script_.ended();
   const std::string told = text + (signalled_ ? "" : stop_script(escaped(name)));
   const std::string line = "dlock: " + told + "\n";
-  // A reader that is slow, or has gone, misses it.
-  if (is_its) (void)!write(script_stderr.get(), line.data(), line.size());
+  // A write that would block is dropped.
+  if (is_the_scripts) (void)!write(script_stderr.get(), line.data(), line.size());
   write_system_log(told);
 }
 
@@ -295,7 +295,7 @@ void AttachDaemonProcess::kill_script() {
   tree_.await_end(later(BootClock::now(), time_to_give_back));
 }
 
-/// Once it was signalled: nothing of it works on beside the next holder.
+/// A script that was signalled must not run beside the next holder.
 void AttachDaemonProcess::see_script_end() {
   if (kill_at_ == never) return;
   tree_.await_end(kill_at_);
@@ -308,7 +308,7 @@ void AttachDaemonProcess::see_script_end() {
   try {
     AttachDaemonProcess(std::move(store), held, script, loss_signal, std::move(channel)).live();
   } catch (...) {
-    // Nobody is there to be told.
+    // The parent may have ended, so there is no place to report this.
   }
   _exit(0);
 }
@@ -347,8 +347,8 @@ AttachDaemon::Start AttachDaemon::await(int cancel_fd) {
   ended_too_soon();
 }
 
-/// It was killed: what it had done of its work is undone here. Its last request may not have been
-/// answered to the end, so no connection of its is used again.
+/// The daemon was killed, so the parent releases the locks. It opens new connections, because the
+/// server may not have finished its answer on those of the daemon.
 bool AttachDaemon::give_back_in_its_place() {
   StorePtr anew = open_store_();
   if (auto* here = store_->host_view()) here->leave_to(getpid());
@@ -368,7 +368,7 @@ bool AttachDaemon::commit() {
   const std::string word = daemon_commit;
   send(channel_.get(), word.data(), word.size(), MSG_NOSIGNAL);
   pollfd answer[] = {{channel_.get(), POLLIN, 0}};
-  // A daemon that is stopped finds the word when it goes on.
+  // A daemon that is stopped reads the message when it is continued.
   if (poll_until(answer, later(BootClock::now(), time_to_answer)) == 0) return true;
   const std::string message = receive(channel_.get());
   if (message.empty()) ended_too_soon();
@@ -378,7 +378,7 @@ bool AttachDaemon::commit() {
 void AttachDaemon::dismiss() {
   constexpr milliseconds time_to_end{1000};
   shutdown(channel_.get(), SHUT_WR);
-  // As release_all() may take, but that it hardly ever does.
+  // The longest time that release_all() may take.
   const auto for_all = time_to_give_back * static_cast<int>(held_.size() + 1);
   const Deadline until = later(BootClock::now(), for_all + time_to_end);
   pollfd fds[] = {{channel_.get(), POLLIN, 0}};

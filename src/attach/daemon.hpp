@@ -14,12 +14,12 @@
 
 namespace dlock {
 
-/// A process that is not dlock's: watched and signalled through a pidfd, so that it cannot come to
-/// mean another one that got the same number later.
+/// A process that is not dlock's. It is watched and signalled through a pidfd, because another
+/// process may get its pid later.
 class WatchedProcess {
  public:
-  /// Throws Error{usage}, one line without a place, for what cannot be watched for its end or may
-  /// not be signalled: no such process, another user's, dlock itself, a thread of the kernel.
+  /// Throws Error{usage} if its end cannot be watched or it may not be signalled: there is no such
+  /// process, or it is another user's, dlock itself or a thread of the kernel.
   explicit WatchedProcess(pid_t pid);
 
   pid_t pid() const { return id_.pid; }
@@ -35,28 +35,28 @@ class WatchedProcess {
   ProcessId id_;
 };
 
-/// How long the locks may be tried to be given back while somebody waits for it.
+/// How long a release is repeated while a caller waits for it.
 inline constexpr milliseconds time_to_give_back{2000};
 
-/// The process that `acquire --attach` leaves behind, as the one that leaves sees it. It keeps the
-/// locks until the script has ended or has released them, and sends the script a signal if one is
-/// lost. Until commit() it is on trial: whatever becomes of us, it gives the locks back and ends.
+/// The process that `acquire --attach` leaves behind, as seen by its parent. It keeps the locks
+/// until the script has ended or has released them, and sends the script a signal if one is lost.
+/// Until commit() it is on trial: if its parent ends, it releases the locks and ends too.
 class AttachDaemon {
  public:
-  /// Forks, so there must be one thread; the store is the daemon's from here on, and outlives this.
-  /// If the daemon is killed on trial, `open_store` takes its place and the locks are given back.
-  /// Throws an Error with the locks still ours.
+  /// Forks, so there must be one thread. From then on the daemon uses the store, which must outlive
+  /// this object. If the daemon is killed on trial, the locks are released through a store from
+  /// `open_store`. Throws an Error; the caller then still has the locks.
   AttachDaemon(StorePtr& store, std::function<StorePtr()> open_store, const std::vector<Held>& held,
                const WatchedProcess& script, int loss_signal);
 
   enum class Start { keeps, lost, interrupted };
-  /// Waits until it keeps the locks; `interrupted` when `cancel_fd` is readable. Throws the
-  /// Error that it failed with; then the locks have been given back.
+  /// Waits until the daemon keeps the locks; `interrupted` when `cancel_fd` is readable. Throws the
+  /// daemon's Error if it failed; it has then released the locks.
   Start await(int cancel_fd);
   /// To be called once the token is printed. False if a lock was lost, or the daemon releases them
   /// already. Throws Error{host_refused} if the daemon has ended.
   bool commit();
-  /// The locks are not wanted after all; returns when they have been given back.
+  /// Ends the daemon; returns when it has released the locks.
   void dismiss();
 
  private:

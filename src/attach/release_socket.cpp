@@ -15,15 +15,15 @@
 namespace dlock {
 namespace {
 
-// A client says "release TOKEN KEY" and is answered "noted"; then "released" or "refused", or it
-// hangs up.
+// A client sends "release TOKEN KEY" and gets the answer "noted". Then it sends "released" or
+// "refused", or closes the connection.
 const std::string request_start = "release ";
 const std::string noted = "noted";
 const std::string released = "released";
 const std::string refused = "refused";
 constexpr std::size_t longest_message = 4096;
 constexpr std::size_t most_clients = 16;
-/// A daemon that is stopped must not hold up a release.
+/// A daemon that is stopped must not delay a release for longer.
 constexpr timeval longest_wait{2, 0};
 
 struct Address {
@@ -32,8 +32,8 @@ struct Address {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&name); }
 };
 
-/// In the abstract namespace: it goes with the process. /proc/net/unix shows it to everybody, so it
-/// gives away half as many bits as are random in the token.
+/// The address is in the abstract namespace, so it ends with the process. /proc/net/unix shows it
+/// to all users, so it reveals only half as many bits as are random in the token.
 Address address_of(const Token& token) {
   const std::string text = "dlock-" + std::to_string(fnv1a(token.text));
   Address address;
@@ -83,7 +83,7 @@ void ReleaseSocket::serve(AttachedHolds& holds) {
 void ReleaseSocket::accept_clients() {
   constexpr milliseconds pause_without_descriptor{200};
   shut_until_.reset();
-  // Another user, whose connections are not kept, may make them without end.
+  // The number is limited because another user may connect without end.
   for (std::size_t i = clients_.size(); i < most_clients; ++i) {
     Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd) {
@@ -126,7 +126,7 @@ ReleaseNotice::ReleaseNotice(const Token& token, const LockKey& key) {
   setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &longest_wait, sizeof longest_wait);
   setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &longest_wait, sizeof longest_wait);
   if (connect(fd.get(), address.get(), address.length) != 0) return;
-  // Once the daemon has gone, anybody may listen under its name.
+  // After the end of the daemon any user may listen at its address.
   if (!is_same_user_or_root(fd.get()) && geteuid() != 0) return;
   if (!say(fd.get(), request_start + token.text + " " + key.text)) return;
   char answer[longest_message];

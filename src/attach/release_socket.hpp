@@ -13,15 +13,16 @@
 
 namespace dlock {
 
-/// Where the process that `acquire --attach` left behind hears that its locks are about to be
-/// released: a Unix socket without a file, whose name can be had from the token alone and does not
-/// tell it. Whoever knocks must be the same user or root, and show the token.
+/// The socket on which `dlock release` tells the attach daemon that it is about to release a lock.
+/// It is a Unix socket without a file. Its name follows from the token and does not reveal it. A
+/// client must be the same user or root, and must show the token.
 class ReleaseSocket {
  public:
   /// Throws Error{host_refused}.
   explicit ReleaseSocket(Token token);
 
-  /// What to poll before serve(), and until when at most.
+  /// Appends the descriptors to poll before serve(), which must be called at open_by() at the
+  /// latest.
   void add_to(std::vector<pollfd>& fds) const;
   Deadline open_by() const { return shut_until_.value_or(never); }
   /// Takes what has arrived, without waiting.
@@ -34,7 +35,7 @@ class ReleaseSocket {
   };
 
   void accept_clients();
-  /// False if the client has said all.
+  /// False if no further message is expected.
   bool hear(ReleaseClient& client, AttachedHolds& holds) const;
 
   Token token_;
@@ -43,17 +44,17 @@ class ReleaseSocket {
   std::optional<Deadline> shut_until_;  ///< there was no descriptor for a client
 };
 
-/// Whether a process of `acquire --attach` keeps the locks of this token, seen from here.
+/// Whether an attach daemon in this network namespace keeps the locks of this token.
 bool is_attached(const Token& token);
 
-/// One release as the daemon is told of it, if there is one: it will not take it for a loss.
+/// Announces one release to the attach daemon, if there is one, which would take it for a loss.
 class ReleaseNotice {
  public:
-  /// Waits until the daemon has taken note, but not for one that is stopped.
+  /// Waits until the daemon has noted the release, but not for a daemon that is stopped.
   ReleaseNotice(const Token& token, const LockKey& key);
-  /// Tells the daemon the engine's answer to the release. After a yes, returns once the daemon has
-  /// dropped the key, and has ended if it was its last. Not called, the release may have been done
-  /// or not.
+  /// Tells the daemon the engine's answer to the release. After a yes it returns when the daemon
+  /// has dropped the key, and has ended if that was its last key. If it is never called, the daemon
+  /// takes the result for unknown.
   void answered(bool yes) const;
 
  private:

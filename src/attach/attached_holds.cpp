@@ -35,7 +35,7 @@ Deadline AttachedHolds::warning_due() const {
 }
 
 Deadline AttachedHolds::look_by() const {
-  // No event says that renewals succeed again, so poll for that after a warning.
+  // The renewer reports no news when renewals succeed again.
   constexpr milliseconds pause_in_trouble{200};
   if (warned_ && renewer_) return later(BootClock::now(), pause_in_trouble);
   return std::min(warn_at(), look_again_);
@@ -73,7 +73,7 @@ std::string AttachedHolds::lost(const LockKey& key, const std::string& why) {
 std::optional<std::string> AttachedHolds::warn() {
   const auto trouble = renewer_->loss();
   std::optional<LockKey> ending;
-  // A renewal that hangs must not delay the warning.
+  // A renewal that has no answer yet must not delay the warning.
   if (leaving_.empty()) {
     ending = trouble ? trouble->key : held_.front().claim.key;
   } else {
@@ -84,8 +84,8 @@ std::optional<std::string> AttachedHolds::warn() {
   return lost_text(*ending, trouble ? trouble->reason : "not renewed in time");
 }
 
-/// Stops renewing leases that are near their end and may have been released; returns another key
-/// whose lease is near its end.
+/// Stops to renew the locks that are near their end and may have been released. Returns another key
+/// that is near its end.
 std::optional<LockKey> AttachedHolds::give_up_leaving() {
   std::optional<LockKey> ending;
   pause();
@@ -128,8 +128,8 @@ std::optional<std::string> AttachedHolds::look_at_processes() {
   return std::nullopt;
 }
 
-/// Stays true after a failed release, until a renewal that was sent after the release could last
-/// take effect finds the lock in place.
+/// Also true after a release that did not succeed, until a renewal finds the lock in place that was
+/// requested when the release could no longer take effect.
 bool AttachedHolds::may_have_been_released(const Held& held) const {
   const auto leaving = leaving_.find(held.claim.key);
   if (leaving == leaving_.end()) return false;
@@ -171,7 +171,7 @@ void AttachedHolds::give_back(milliseconds at_most) {
   pause();
   std::vector<Held> all = ended_;
   all.insert(all.end(), held_.begin(), held_.end());
-  // Leases that expire anyway need no release, but the engine may see them expire late.
+  // Leases that have ended need no release, but the engine may notice their end late.
   constexpr milliseconds least{200};
   Deadline end{};
   for (const Held& held : all) end = std::max(end, held.grant.lease.valid_until);

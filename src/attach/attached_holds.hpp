@@ -10,44 +10,42 @@
 
 namespace dlock {
 
-/// The result of a release that another process did with our token.
+/// The end of a release that another process did with the token of these locks.
 enum class ReleaseEnd {
   released,
   refused,  ///< the engine that it asked knows no such hold
   unknown,  ///< no answer came: the release may still take effect
 };
 
-/// The locks that `acquire --attach` keeps for a script. Leases are renewed; holds that live with
-/// the script's process are watched. A loss is reported, unless the script released the lock
-/// itself: the release announces itself through about_to_be_released().
+/// The locks that `acquire --attach` keeps for a script. It renews locks with leases, listens to
+/// the engine for locks that live with the script, and reports losses. A lock that the script
+/// itself releases is no loss, because `dlock release` announces it before.
 class AttachedHolds {
  public:
   AttachedHolds(Store& store, std::vector<Held> held);
 
   bool empty() const { return held_.empty() && ended_.empty(); }
-  /// The caller calls look() when fd() is readable, and at look_by() at the latest.
+  /// look() must be called when fd() is readable, and at look_by() at the latest.
   int fd() const;
   Deadline look_by() const;
-  /// Describes one lost lock, for people; the caller repeats the call until it returns nothing. A
-  /// lease that cannot be renewed is reported before it expires, so that the script has time to
-  /// stop.
+  /// A sentence about one loss; to be called until it returns nothing. A lease that cannot be
+  /// renewed is reported before it ends, so that the script has time to stop.
   std::optional<std::string> look();
-  /// True if a lock is lost, or if a lease was reported to be near its end and is not renewed
-  /// since.
+  /// A lock was lost, or its lease was reported to be near its end and has not been renewed since.
   bool in_trouble() const { return lost_ || (warned_ && !empty()); }
-  /// No lease that is held here expires before this moment.
+  /// Until then all locks with leases are held, whatever happens.
   Deadline safe_until() const { return renewer_ ? renewer_->safe_until() : never; }
 
   /// Announces a release; returns false if the key is not held here.
   bool about_to_be_released(const LockKey& key);
-  /// Ends what about_to_be_released() began. A lock that may still be held is renewed on.
+  /// Unless the lock was released, it is kept.
   void release_ended(const LockKey& key, ReleaseEnd end);
 
-  /// Releases all locks; repeats each request until it is answered or the time is over.
+  /// Repeats each release until it is answered or the time is over.
   void give_back(milliseconds at_most);
 
  private:
-  /// A key that other processes release with our token.
+  /// The releases of one key by other processes.
   struct Leaving {
     int under_way = 0;
     Deadline done_by{};  ///< a finished request cannot take effect after this moment

@@ -1,33 +1,29 @@
 #include "attach/daemon.hpp"
 
 #include <fcntl.h>
-#include <paths.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
-#include <sys/un.h>
 #include <syslog.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
-#include <ctime>
-#include <deque>
+#include <future>
+#include <numeric>
 #include <optional>
-#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "attach/attached_holds.hpp"
 #include "attach/release_socket.hpp"
 #include "base/duration.hpp"
 #include "base/error.hpp"
-#include "base/fd.hpp"
-#include "base/process.hpp"
 #include "base/text.hpp"
-#include "base/wait.hpp"
 #include "lock/release.hpp"
-#include "supervise/background.hpp"
 #include "supervise/process_tree.hpp"
 #include "supervise/signals.hpp"
 #include "supervise/supervise.hpp"
@@ -35,38 +31,66 @@
 namespace dlock {
 namespace {
 
-constexpr timeval logger_timeout{0, 200'000};
+// The messages between the two sides of an AttachDaemon. "lost": a lock was lost, or the daemon
+// releases them, or has released them. An error has its kind, one byte, and its line: the daemon
+// has released the locks then, too.
+constexpr char daemon_keeps[] = "keeps";
+constexpr char daemon_lost[] = "lost";
+constexpr char daemon_error[] = "error ";
+constexpr char daemon_commit[] = "commit";
+constexpr std::size_t longest_daemon_message = 4096;
 
-/// The record that glibc would write: `<11>Nov  6 08:15:30 dlock[42]: TEXT`.
-std::string syslog_record(const std::string& text) {
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  localtime_r(&now, &local);
-  char stamp[32];
-  // The month is in English in every environment: dlock never sets a locale.
-  const auto length = std::strftime(stamp, sizeof stamp, "%b %e %H:%M:%S", &local);
-  return "<" + std::to_string(LOG_USER | LOG_ERR) + ">" + std::string(stamp, length) + " dlock[" +
-         std::to_string(getpid()) + "]: " + text;
+/// The next message; empty if the other side has ended.
+std::string receive(int fd) {
+  char text[longest_daemon_message];
+  auto got = recv(fd, text, sizeof text, 0);
+  // If the other side ended without reading all, this error comes before its last message.
+  if (got < 0 && errno == ECONNRESET) got = recv(fd, text, sizeof text, 0);
+  return {text, got > 0 ? static_cast<std::size_t>(got) : 0};
 }
 
-/// Writes an error to the system log as syslog(3) does, but drops it if the logger accepts nothing
-/// for 200 ms, because the attach daemon must not block. `text` is one line and already escaped.
+/// Writes an error to the system log, but goes on after 200 ms if the logger accepts nothing.
 void write_system_log(const std::string& text) {
-  const std::string record = syslog_record(text);
-  sockaddr_un name{};
-  name.sun_family = AF_UNIX;
-  std::string(_PATH_LOG).copy(name.sun_path, sizeof name.sun_path - 1);
-  // Some loggers listen on a stream socket, and there a NUL ends a record.
-  for (const int type : {SOCK_DGRAM, SOCK_STREAM}) {
-    const Fd log(socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
-    setsockopt(log.get(), SOL_SOCKET, SO_SNDTIMEO, &logger_timeout, sizeof logger_timeout);
-    if (connect(log.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0) continue;
-    send(log.get(), record.c_str(), record.size() + (type == SOCK_STREAM ? 1 : 0), MSG_NOSIGNAL);
-    return;
+  constexpr milliseconds longest_wait{200};
+  std::packaged_task<void()> write([text] {
+    openlog("dlock", LOG_PID, LOG_USER);
+    syslog(LOG_ERR, "%s", text.c_str());
+  });
+  const auto written = write.get_future();
+  try {
+    std::thread(std::move(write)).detach();
+    written.wait_for(longest_wait);
+  } catch (const std::system_error&) {
+    // There can be no thread; the script has the text on its stderr.
   }
 }
 
-/// True for kernel threads: only a process of a user has an executable.
+/// Detaches a forked child that outlives its parent. It gets its own session without a terminal,
+/// stdin, stdout and stderr at /dev/null, and `/` as its directory. It closes the caller's
+/// descriptors, so that no pipe, lock or file system waits for it, and keeps those that dlock
+/// opened. Throws Error{host_refused}.
+void let_go_of_caller() {
+  if (setsid() < 0) throw_errno("setsid");
+  prctl(PR_SET_NAME, keeper_name);
+  if (chdir("/") < 0) throw_errno("chdir to /");
+  const Fd nothing(open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!nothing) throw_errno("cannot open /dev/null");
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (dup2(nothing.get(), fd) < 0) throw_errno("dup2");
+  }
+  std::vector<int> fds = numbers_in("/proc/self/fd");
+  if (fds.empty()) {  // without /proc, try the lowest numbers, which the kernel gives first
+    fds.resize(65'536);
+    std::iota(fds.begin(), fds.end(), 0);
+  }
+  for (const int fd : fds) {
+    // What dlock itself opens is close-on-exec, and an exec has closed all others that were.
+    const bool is_the_callers = (fcntl(fd, F_GETFD) & FD_CLOEXEC) == 0;
+    if (fd > STDERR_FILENO && is_the_callers) close(fd);
+  }
+}
+
+/// Only threads of the kernel run no program.
 bool belongs_to_kernel(pid_t pid) {
   const std::string exe = "/proc/" + std::to_string(pid) + "/exe";
   char target = 0;
@@ -75,16 +99,16 @@ bool belongs_to_kernel(pid_t pid) {
 
 }  // namespace
 
-WatchedProcess::WatchedProcess(pid_t pid) : pid_(pid) {
+WatchedProcess::WatchedProcess(pid_t pid) : pidfd_(open_pidfd(pid)) {
   const std::string name = "process " + std::to_string(pid);
   const auto refuse = [](const std::string& why) { throw Error(ErrorKind::usage, why); };
   if (pid == getpid()) refuse(name + " is dlock itself, which cannot wait for its own end");
-  pidfd_ = open_pidfd(pid);
   if (!pidfd_) {
-    // A thread has a number in the kernel, too, but is not a process.
+    // The number of a thread that is not the first of its process gives another error.
     if (errno == ESRCH || errno == EINVAL || errno == ENOENT) refuse("there is no " + name);
     throw_errno("cannot watch " + name + ": pidfd_open");
   }
+  id_ = process_now(pid);
   if (!send(0) && errno == EPERM) {
     refuse(name + " is another user's, and could not be told of a loss");
   }
@@ -96,7 +120,7 @@ bool WatchedProcess::send(int signal) const { return send_signal(pidfd_, signal)
 
 namespace {
 
-/// The script has ended and does not wait for the release, but other clients may wait for the lock.
+/// After the end of the script other processes may wait for the lock.
 constexpr milliseconds time_to_release{30'000};
 
 class AttachDaemonProcess {
@@ -106,6 +130,7 @@ class AttachDaemonProcess {
       : store_(std::move(store)),
         held_(held),
         script_(script),
+        tree_(script.id()),
         loss_signal_(loss_signal),
         channel_(std::move(channel)) {}
 
@@ -113,19 +138,15 @@ class AttachDaemonProcess {
 
  private:
   bool take_over();
-  bool bind_to_script();
-  /// If this returns on trial, the locks are released.
+  /// If it returns on trial, the locks are released.
   void keep();
   void end(milliseconds time);
-  /// Returns false if the parent has ended without commit().
+  /// False if the parent has ended without a commit.
   bool hear_parent();
   void tell_loss(const std::string& text);
   std::string stop_script(const std::string& name);
-  void find_descendants();
-  void find_below(const WatchedProcess& root);
-  bool signal_script(int signal) const;
+  bool signal_script(int signal);
   void kill_script();
-  void await_script(Deadline until) const;
   void see_script_end();
   void give_all_back() { release_all(*store_, held_, time_to_give_back); }
   void say(const std::string& text) const {
@@ -133,19 +154,16 @@ class AttachDaemonProcess {
   }
   bool on_trial() const { return static_cast<bool>(channel_); }
 
-  /// Declared first, so destroyed last: a release waits for the socket to close, and the store must
-  /// be gone by then.
+  /// It is destroyed last: `dlock release` waits for that, and the store must be closed by then.
   std::optional<ReleaseSocket> door_;
   StorePtr store_;
   const std::vector<Held>& held_;
   const WatchedProcess& script_;
+  ProcessTree tree_;
   const int loss_signal_;
   Fd channel_;
   std::optional<AttachedHolds> holds_;
   bool signalled_ = false;
-  /// The descendants of the script when it was signalled. After the script ends, its children have
-  /// another parent.
-  std::deque<WatchedProcess> descendants_;
   Deadline kill_at_ = never;
 };
 
@@ -156,8 +174,8 @@ void AttachDaemonProcess::live() {
     keep();
     if (on_trial()) say(daemon_lost);
   } catch (const std::exception& error) {
-    // The script may be running. Without a daemon its locks expire, or end with the script if they
-    // have no lease.
+    // The script may still run. Without a daemon its locks end with their leases, or with the
+    // script if they have none.
     if (on_trial()) return end(time_to_give_back);
     tell_loss(std::string("the attach daemon failed: ") + error.what());
     see_script_end();
@@ -168,7 +186,11 @@ bool AttachDaemonProcess::take_over() {
   try {
     if (auto* here = store_->host_view()) here->leave_to(getpid());
     let_go_of_caller();
-    if (!bind_to_script()) {
+    const bool bound = std::all_of(held_.begin(), held_.end(), [this](const Held& held) {
+      return needs_renewal(*store_, held.claim) ||
+             store_->host_view()->live_with(held.claim, script_.pid());
+    });
+    if (!bound) {
       give_all_back();
       say(daemon_lost);
       return false;
@@ -181,13 +203,6 @@ bool AttachDaemonProcess::take_over() {
     say(std::string(daemon_error) + static_cast<char>(error.kind()) + error.what());
   }
   return false;
-}
-
-bool AttachDaemonProcess::bind_to_script() {
-  return std::all_of(held_.begin(), held_.end(), [this](const Held& held) {
-    return needs_renewal(*store_, held.claim) ||
-           store_->host_view()->live_with(held.claim, script_.pid());
-  });
 }
 
 void AttachDaemonProcess::keep() {
@@ -203,7 +218,7 @@ void AttachDaemonProcess::keep() {
     if (on_trial() && readable(channel_.get()) && !hear_parent()) {
       return holds_->give_back(time_to_give_back);
     }
-    // Before look(): a lock that a client is about to release is not lost.
+    // Before look(), because a lock that a client is about to release is no loss.
     door_->serve(*holds_);
     while (const auto loss = holds_->look()) {
       if (on_trial()) return end(time_to_give_back);
@@ -216,30 +231,28 @@ void AttachDaemonProcess::keep() {
     if (BootClock::now() >= kill_at_) kill_script();
   }
   if (kill_at_ == never) return;
-  // The script may release a lost lock; it must not wait for this process.
+  // The script may release a lock that it has lost, and must not wait for this process.
   door_.reset();
   see_script_end();
 }
 
-/// The daemon reports the loss before it releases. The parent would take a daemon that is slow to
-/// release for a stopped one, and the locks for held.
+/// The daemon reports the loss before it releases: if a slow release came first, the parent would
+/// take the daemon for stopped and the locks for kept.
 void AttachDaemonProcess::end(milliseconds time) {
   if (on_trial()) say(daemon_lost);
   holds_->give_back(time);
 }
 
 bool AttachDaemonProcess::hear_parent() {
-  char word[longest_daemon_message];
-  const auto got = recv(channel_.get(), word, sizeof word, 0);
-  if (got <= 0) return false;
+  if (receive(channel_.get()).empty()) return false;
   say(daemon_keeps);
   channel_.reset();
   return true;
 }
 
 void AttachDaemonProcess::tell_loss(const std::string& text) {
-  // The name and stderr are read before the signal, which may end the script; after that the
-  // script's pid may belong to another process.
+  // The signal may end the script, so its name is read and its stderr opened before. Once it has
+  // ended, another process may have its pid.
   const std::string name = command_name(script_.pid());
   const std::string path = "/proc/" + std::to_string(script_.pid()) + "/fd/2";
   constexpr int flags = O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
@@ -248,108 +261,62 @@ void AttachDaemonProcess::tell_loss(const std::string& text) {
   Fd script_stderr(static_cast<int>(syscall(SYS_pidfd_getfd, script_.fd(), STDERR_FILENO, 0)));
   if (!script_stderr && !name.empty()) script_stderr = Fd(open(path.c_str(), flags));
   pollfd reader[] = {{script_stderr.get(), POLLOUT, 0}};
-  const bool is_its = !script_.ended();
+  const bool is_the_scripts = !script_.ended();
   const std::string told = text + (signalled_ ? "" : stop_script(escaped(name)));
   const std::string line = "dlock: " + told + "\n";
-  // A reader that is slow, or has gone, misses it.
-  const bool is_told = is_its && poll_until(reader, {}) > 0;
-  if (is_told) (void)!write(script_stderr.get(), line.data(), line.size());
+  // A write that would block is dropped.
+  const bool is_writable = is_the_scripts && poll_until(reader, {}) > 0;
+  if (is_writable) (void)!write(script_stderr.get(), line.data(), line.size());
   write_system_log(told);
 }
 
 std::string AttachDaemonProcess::stop_script(const std::string& name) {
   const milliseconds ttl = held_.front().claim.ttl;
   signalled_ = true;
-  descendants_.clear();
-  find_descendants();
+  tree_ = ProcessTree(script_.id());
   const bool sent = signal_script(loss_signal_);
   auto grace = usual_grace(ttl);
   if (holds_) grace = std::min(grace, left_until(holds_->safe_until()) - kill_cost(ttl));
   kill_at_ = later(BootClock::now(), grace);
   return std::string(sent ? "; sent" : "; could not send") + " signal " +
          signal_name(loss_signal_) + " to process " + std::to_string(script_.pid()) + " (" + name +
-         ")" + (descendants_.empty() ? "" : " and its descendants") + "; SIGKILL follows in " +
+         ")" + (tree_.has_descendants() ? " and its descendants" : "") + "; SIGKILL follows in " +
          human_duration(std::max(grace, milliseconds(0)));
 }
 
-/// Finds the descendants of the script and of the processes that were signalled with it, parents
-/// first.
-void AttachDaemonProcess::find_descendants() {
-  const auto known = descendants_.size();
-  find_below(script_);
-  for (std::size_t i = 0; i < known; ++i) find_below(descendants_[i]);
-}
-
-void AttachDaemonProcess::find_below(const WatchedProcess& root) {
-  descendants_of(root.pid(), {}, [&](const Descendant& found) {
-    const bool known = std::any_of(
-        descendants_.begin(), descendants_.end(),
-        [&](const WatchedProcess& each) { return each.pid() == found.pid && !each.ended(); });
-    if (known) return;
-    try {
-      WatchedProcess process(found.pid);
-      const auto now = stat_of(found.pid);
-      const bool is_the_found = now && now->parent == found.parent && root.send(0);
-      if (is_the_found) descendants_.push_back(std::move(process));
-    } catch (const Error&) {
-      // The process has ended, or belongs to another user.
-    }
+/// Whether the script itself got it.
+bool AttachDaemonProcess::signal_script(int signal) {
+  bool sent = false;
+  tree_.signal(signal, [&](pid_t pid) {
+    if (pid != script_.pid()) return true;
+    sent = script_.send(signal);
+    return false;
   });
-}
-
-/// Signals parents first, as ProcessTree::signal() does.
-bool AttachDaemonProcess::signal_script(int signal) const {
-  const bool sent = script_.send(signal);
-  for (const WatchedProcess& each : descendants_) each.send(signal);
   return sent;
 }
 
 void AttachDaemonProcess::kill_script() {
   kill_at_ = never;
-  find_descendants();
   signal_script(SIGKILL);
-  await_script(later(BootClock::now(), time_to_give_back));
+  tree_.await_end(later(BootClock::now(), time_to_give_back));
 }
 
-void AttachDaemonProcess::await_script(Deadline until) const {
-  const auto await = [until](const WatchedProcess& process) {
-    pollfd end[] = {{process.fd(), POLLIN, 0}};
-    poll_until(end, until);
-  };
-  await(script_);
-  std::for_each(descendants_.begin(), descendants_.end(), await);
-}
-
-/// Waits for a signalled script and kills it when its time is over, so that no part of it runs
-/// beside the next holder.
+/// A script that was signalled must not run beside the next holder.
 void AttachDaemonProcess::see_script_end() {
   if (kill_at_ == never) return;
-  await_script(kill_at_);
+  tree_.await_end(kill_at_);
   kill_script();
 }
 
-}  // namespace
-
-void run_attach_daemon(StorePtr store, const std::vector<Held>& held, const WatchedProcess& script,
-                       int loss_signal, Fd channel) {
+/// The whole life of the forked child, which ends with the process.
+[[noreturn]] void run_attach_daemon(StorePtr store, const std::vector<Held>& held,
+                                    const WatchedProcess& script, int loss_signal, Fd channel) {
   try {
     AttachDaemonProcess(std::move(store), held, script, loss_signal, std::move(channel)).live();
   } catch (...) {
-    // There is no user to report to.
+    // The parent may have ended, so there is no place to report this.
   }
   _exit(0);
-}
-
-namespace {
-
-/// Returns the next message; empty if the other side has ended.
-std::string receive(int fd) {
-  char text[longest_daemon_message];
-  auto got = recv(fd, text, sizeof text, 0);
-  // If the other side closed with our messages unread, the kernel reports that once, before its
-  // last message.
-  if (got < 0 && errno == ECONNRESET) got = recv(fd, text, sizeof text, 0);
-  return {text, got > 0 ? static_cast<std::size_t>(got) : 0};
 }
 
 }  // namespace
@@ -386,8 +353,8 @@ AttachDaemon::Start AttachDaemon::await(int cancel_fd) {
   ended_too_soon();
 }
 
-/// Releases the locks of a daemon that was killed. Its last request may have no complete answer, so
-/// this opens new connections.
+/// The daemon was killed, so the parent releases the locks. It opens new connections, because the
+/// server may not have finished its answer on those of the daemon.
 bool AttachDaemon::give_back_in_its_place() {
   StorePtr anew = open_store_();
   if (auto* here = store_->host_view()) here->leave_to(getpid());
@@ -407,7 +374,7 @@ bool AttachDaemon::commit() {
   const std::string word = daemon_commit;
   send(channel_.get(), word.data(), word.size(), MSG_NOSIGNAL);
   pollfd answer[] = {{channel_.get(), POLLIN, 0}};
-  // A stopped daemon reads the message when it continues.
+  // A daemon that is stopped reads the message when it is continued.
   if (poll_until(answer, later(BootClock::now(), time_to_answer)) == 0) return true;
   const std::string message = receive(channel_.get());
   if (message.empty()) ended_too_soon();
@@ -417,7 +384,7 @@ bool AttachDaemon::commit() {
 void AttachDaemon::dismiss() {
   constexpr milliseconds time_to_end{1000};
   shutdown(channel_.get(), SHUT_WR);
-  // release_all() may take this long in the worst case.
+  // The longest time that release_all() may take.
   const auto for_all = time_to_give_back * static_cast<int>(held_.size() + 1);
   const Deadline until = later(BootClock::now(), for_all + time_to_end);
   pollfd fds[] = {{channel_.get(), POLLIN, 0}};

@@ -15,15 +15,15 @@
 namespace dlock {
 namespace {
 
-// A client sends "release TOKEN KEY" and the daemon answers "noted". The client then sends
-// "released" or "refused", or closes the connection.
+// A client sends "release TOKEN KEY" and gets the answer "noted". Then it sends "released" or
+// "refused", or closes the connection.
 const std::string request_start = "release ";
 const std::string noted = "noted";
 const std::string released = "released";
 const std::string refused = "refused";
 constexpr std::size_t longest_message = 4096;
-constexpr std::size_t most_visitors = 16;
-/// A stopped daemon must not block a release for longer.
+constexpr std::size_t most_clients = 16;
+/// A daemon that is stopped must not delay a release for longer.
 constexpr timeval longest_wait{2, 0};
 
 struct Address {
@@ -32,8 +32,8 @@ struct Address {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&name); }
 };
 
-/// The socket is in the abstract namespace, so it disappears with the process. /proc/net/unix shows
-/// its name to every user, so the name reveals only half as many bits as are random in the token.
+/// The address is in the abstract namespace, so it ends with the process. /proc/net/unix shows it
+/// to all users, so it reveals only half as many bits as are random in the token.
 Address address_of(const Token& token) {
   const std::string text = "dlock-" + std::to_string(fnv1a(token.text));
   Address address;
@@ -61,63 +61,56 @@ ReleaseSocket::ReleaseSocket(Token token)
       listener_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
   const Address address = address_of(token_);
   if (!listener_ || bind(listener_.get(), address.get(), address.length) != 0 ||
-      listen(listener_.get(), most_visitors) != 0) {
+      listen(listener_.get(), most_clients) != 0) {
     throw_errno("cannot listen for releases");
   }
 }
 
 void ReleaseSocket::add_to(std::vector<pollfd>& fds) const {
-  const bool shut = shut_until_ || visitors_.size() == most_visitors;
+  const bool shut = shut_until_ || clients_.size() == most_clients;
   fds.push_back({shut ? -1 : listener_.get(), POLLIN, 0});
-  for (const ReleaseClient& visitor : visitors_) fds.push_back({visitor.fd.get(), POLLIN, 0});
+  for (const ReleaseClient& client : clients_) fds.push_back({client.fd.get(), POLLIN, 0});
 }
 
 void ReleaseSocket::serve(AttachedHolds& holds) {
-  let_in();
-  std::erase_if(visitors_, [&](ReleaseClient& visitor) {
-    auto heard = Heard::something;
-    while (heard == Heard::something) heard = hear(visitor, holds);
-    // After the release of the last key the client waits until this process ends.
-    return heard == Heard::end && !holds.empty();
+  accept_clients();
+  std::erase_if(clients_, [&](ReleaseClient& client) {
+    // The client that has released the last key waits for the end of this process.
+    return !hear(client, holds) && !holds.empty();
   });
 }
 
-void ReleaseSocket::let_in() {
+void ReleaseSocket::accept_clients() {
   constexpr milliseconds pause_without_descriptor{200};
   shut_until_.reset();
-  // Another user can connect without end; those connections are closed at once.
-  for (std::size_t i = visitors_.size(); i < most_visitors; ++i) {
+  // The number is limited because another user may connect without end.
+  for (std::size_t i = clients_.size(); i < most_clients; ++i) {
     Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd) {
       if (errno != EAGAIN) shut_until_ = later(BootClock::now(), pause_without_descriptor);
       return;
     }
-    if (is_same_user_or_root(fd.get())) visitors_.push_back({std::move(fd), std::nullopt});
+    if (is_same_user_or_root(fd.get())) clients_.push_back({std::move(fd), std::nullopt});
   }
 }
 
-ReleaseSocket::Heard ReleaseSocket::hear(ReleaseClient& visitor, AttachedHolds& holds) const {
+bool ReleaseSocket::hear(ReleaseClient& client, AttachedHolds& holds) const {
   char text[longest_message];
-  const auto got = recv(visitor.fd.get(), text, sizeof text, 0);
-  if (got < 0 && errno == EAGAIN) return Heard::nothing;
+  const auto got = recv(client.fd.get(), text, sizeof text, 0);
+  if (got < 0 && errno == EAGAIN) return true;
   const std::string message(text, got > 0 ? static_cast<std::size_t>(got) : 0);
-  if (!visitor.releases) {
-    return hear_request(visitor, message, holds) ? Heard::something : Heard::end;
+  if (client.releases) {
+    holds.release_ended(*client.releases, message == released  ? ReleaseEnd::released
+                                          : message == refused ? ReleaseEnd::refused
+                                                               : ReleaseEnd::unknown);
+    return false;
   }
-  holds.release_ended(*visitor.releases, message == released  ? ReleaseEnd::released
-                                         : message == refused ? ReleaseEnd::refused
-                                                              : ReleaseEnd::unknown);
-  return Heard::end;
-}
-
-bool ReleaseSocket::hear_request(ReleaseClient& visitor, const std::string& text,
-                                 AttachedHolds& holds) const {
   const std::string start = request_start + token_.text + " ";
-  if (!text.starts_with(start)) return false;
-  const LockKey key{text.substr(start.size())};
+  if (!message.starts_with(start)) return false;
+  const LockKey key{message.substr(start.size())};
   if (!holds.about_to_be_released(key)) return false;
-  visitor.releases = key;
-  say(visitor.fd.get(), noted);
+  client.releases = key;
+  say(client.fd.get(), noted);
   return true;
 }
 
@@ -133,7 +126,7 @@ ReleaseNotice::ReleaseNotice(const Token& token, const LockKey& key) {
   setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &longest_wait, sizeof longest_wait);
   setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &longest_wait, sizeof longest_wait);
   if (connect(fd.get(), address.get(), address.length) != 0) return;
-  // After the daemon has ended, any user may listen under its name.
+  // After the end of the daemon any user may listen at its address.
   if (!is_same_user_or_root(fd.get()) && geteuid() != 0) return;
   if (!say(fd.get(), request_start + token.text + " " + key.text)) return;
   char answer[longest_message];

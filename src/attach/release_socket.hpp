@@ -13,18 +13,19 @@
 
 namespace dlock {
 
-/// Receives the announcements that locks of the attach daemon are about to be released. It is a
-/// Unix socket without a file; its name is a hash of the token and does not reveal it. A client
-/// must be the same user or root, and send the token.
+/// The socket on which `dlock release` tells the attach daemon that it is about to release a lock.
+/// It is a Unix socket without a file. Its name follows from the token and does not reveal it. A
+/// client must be the same user or root, and must show the token.
 class ReleaseSocket {
  public:
   /// Throws Error{host_refused}.
   explicit ReleaseSocket(Token token);
 
-  /// The caller polls these fds before serve(), until open_by() at the latest.
+  /// Appends the descriptors to poll before serve(), which must be called at open_by() at the
+  /// latest.
   void add_to(std::vector<pollfd>& fds) const;
   Deadline open_by() const { return shut_until_.value_or(never); }
-  /// Handles all messages that have arrived, without waiting.
+  /// Takes what has arrived, without waiting.
   void serve(AttachedHolds& holds);
 
  private:
@@ -33,28 +34,27 @@ class ReleaseSocket {
     std::optional<LockKey> releases;
   };
 
-  void let_in();
-  enum class Heard { something, nothing, end };
-  Heard hear(ReleaseClient& visitor, AttachedHolds& holds) const;
-  bool hear_request(ReleaseClient& visitor, const std::string& text, AttachedHolds& holds) const;
+  void accept_clients();
+  /// False if no further message is expected.
+  bool hear(ReleaseClient& client, AttachedHolds& holds) const;
 
   Token token_;
   Fd listener_;
-  std::vector<ReleaseClient> visitors_;
-  std::optional<Deadline> shut_until_;  ///< accepts nothing until then: no descriptor was free
+  std::vector<ReleaseClient> clients_;
+  std::optional<Deadline> shut_until_;  ///< there was no descriptor for a client
 };
 
-/// Whether an attach daemon on this host, in this network namespace, keeps the locks of this token.
+/// Whether an attach daemon in this network namespace keeps the locks of this token.
 bool is_attached(const Token& token);
 
-/// Announces one release to the attach daemon, if there is one, so that it reports no loss.
+/// Announces one release to the attach daemon, if there is one, which would take it for a loss.
 class ReleaseNotice {
  public:
-  /// Waits until the daemon has taken note; gives up after 2 s if the daemon is stopped.
+  /// Waits until the daemon has noted the release, but not for a daemon that is stopped.
   ReleaseNotice(const Token& token, const LockKey& key);
-  /// Tells the daemon the engine's answer to the release. After a yes it returns once the daemon
-  /// has dropped the key, and has ended if that was its last key. Without this call the daemon
-  /// assumes that the release may or may not have been done.
+  /// Tells the daemon the engine's answer to the release. After a yes it returns when the daemon
+  /// has dropped the key, and has ended if that was its last key. If it is never called, the daemon
+  /// takes the result for unknown.
   void answered(bool yes) const;
 
  private:

@@ -55,7 +55,7 @@ class HeldLocks::LeaseMonitor final : public StopSource {
     holding_.loss_ = renewer_.loss();
     renewer_.start_to_stay();
   }
-  Deadline must_be_gone_by() const override { return renewer_.safe_until(); }
+  Deadline safe_until() const override { return renewer_.safe_until(); }
   milliseconds grace(milliseconds usual) const override {
     return renewer_.confirmed() ? usual : std::min(usual, unconfirmed_grace_);
   }
@@ -80,7 +80,7 @@ class HeldLocks::Listening final : public StopSource {
   int fd() const override { return holding_.store_.host_view()->news_fd(); }
   Deadline look_by() const override { return look_by_; }
   bool lost() const override;
-  Deadline must_be_gone_by() const override { return never; }
+  Deadline safe_until() const override { return never; }
 
  private:
   HeldLocks& holding_;

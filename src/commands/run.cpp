@@ -44,7 +44,7 @@ class LeaseEnd final : public StopSource {
   explicit LeaseEnd(Deadline end) : end_(end) {}
   int fd() const override { return -1; }
   bool lost() const override { return false; }
-  Deadline must_be_gone_by() const override { return end_; }
+  Deadline safe_until() const override { return end_; }
 
  private:
   Deadline end_;
@@ -163,7 +163,7 @@ void Run::start_child(std::optional<Child>& child, HeldLocks& holding) {
 /// If the renewal cannot start, stops the command as if its lock were lost.
 void Run::keep_or_stop(Child& child, HeldLocks& holding, std::optional<Watchdog>& watchdog) {
   try {
-    holding.keep(child.pid(), watchdog && stops_on_loss() ? &watchdog->gone_by() : nullptr);
+    holding.keep(child.pid(), watchdog && stops_on_loss() ? &watchdog->safe_until() : nullptr);
   } catch (const std::exception&) {
     const LeaseEnd lease(holding.granted_until());
     Terms at_once;

@@ -17,7 +17,6 @@
 #include "base/process.hpp"
 #include "base/sanitized.hpp"
 #include "base/wait.hpp"
-#include "supervise/exec_image.hpp"
 
 namespace dlock {
 
@@ -54,8 +53,8 @@ constexpr std::size_t child_stack_size = 64 * 1024;
 
 /// Everything that the child needs between its first instruction and exec. It stays until the child
 /// is reaped, because the child may share this memory with the parent, which runs at the same time.
-struct Child::Beginning {
-  Beginning(const Program& program, const Signals& the_signals, int the_channel, bool is_gated)
+struct Child::ExecData {
+  ExecData(const Program& program, const Signals& the_signals, int the_channel, bool is_gated)
       : image(program),
         signals(the_signals),
         hidden_fd(program.hidden_fd),
@@ -84,80 +83,72 @@ long exec_failed_by(std::uint64_t error, int channel) {
 
 /// Runs in the child. All calls are async-signal-safe and leave errno unchanged, which may be the
 /// parent's. Returns the exit code, unless it executes the command.
-long become(Child::Beginning& beginning) {
+long exec_child(Child::ExecData& exec_data) {
   raw_syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
   // The parent may have ended before prctl(), or it is in another PID namespace and gets this
   // error. An eventfd adds up, so subtract the 1 that opens the gate.
-  if (raw_syscall(SYS_getppid) != beginning.parent) {
-    return exec_failed_by(beginning.gated ? ESRCH - 1 : ESRCH, beginning.channel);
+  if (raw_syscall(SYS_getppid) != exec_data.parent) {
+    return exec_failed_by(exec_data.gated ? ESRCH - 1 : ESRCH, exec_data.channel);
   }
   std::uint64_t word = 0;
-  if (beginning.gated && raw_syscall(SYS_read, beginning.channel, reinterpret_cast<long>(&word),
+  if (exec_data.gated && raw_syscall(SYS_read, exec_data.channel, reinterpret_cast<long>(&word),
                                      sizeof word) != sizeof word) {
     return exec_failed;
   }
-  if (beginning.hidden_fd >= 0) raw_syscall(SYS_close, beginning.hidden_fd);
-  beginning.signals.restore_in_child();
-  if (BootClock::now() >= beginning.start_before) return exec_failed_by(ETIME, beginning.channel);
-  const int error = beginning.image.execute();
-  return exec_failed_by(static_cast<std::uint64_t>(error), beginning.channel);
+  if (exec_data.hidden_fd >= 0) raw_syscall(SYS_close, exec_data.hidden_fd);
+  exec_data.signals.restore_in_child();
+  if (BootClock::now() >= exec_data.start_before) return exec_failed_by(ETIME, exec_data.channel);
+  const int error = exec_data.image.execute();
+  return exec_failed_by(static_cast<std::uint64_t>(error), exec_data.channel);
 }
 
-[[noreturn]] int run_child(void* beginning) {
-  const long code = become(*static_cast<Child::Beginning*>(beginning));
+[[noreturn]] int run_child(void* exec_data) {
+  const long code = exec_child(*static_cast<Child::ExecData*>(exec_data));
   raw_syscall(SYS_exit_group, code);
   __builtin_unreachable();
 }
 
 /// Like vfork(2), but without the wait: no memory is copied. If the kernel, or an emulator such as
 /// qemu, does not support this, fork_child() forks with a copy.
-pid_t fork_sharing_memory(Child::Beginning& beginning) {
-  beginning.stack = std::make_unique_for_overwrite<std::byte[]>(child_stack_size);
-  void* const top = beginning.stack.get() + child_stack_size;
-  return clone(run_child, top, CLONE_VM | SIGCHLD, &beginning);
+pid_t fork_sharing_memory(Child::ExecData& exec_data) {
+  exec_data.stack = std::make_unique_for_overwrite<std::byte[]>(child_stack_size);
+  void* const top = exec_data.stack.get() + child_stack_size;
+  return clone(run_child, top, CLONE_VM | SIGCHLD, &exec_data);
 }
 
-pid_t fork_child(Child::Beginning& beginning) {
+pid_t fork_child(Child::ExecData& exec_data) {
   if (may_share_memory) {
-    const pid_t pid = fork_sharing_memory(beginning);
+    const pid_t pid = fork_sharing_memory(exec_data);
     if (pid > 0 || errno == EAGAIN || errno == ENOMEM) return pid;
   }
   const pid_t pid = fork();
-  if (pid == 0) run_child(&beginning);
+  if (pid == 0) run_child(&exec_data);
   return pid;
 }
 
 }  // namespace
 
 Child::Child(ProcessTree the_tree, Terminal the_terminal, pid_t pid, Fd channel,
-             std::unique_ptr<Beginning> beginning)
+             std::unique_ptr<ExecData> exec_data)
     : tree(std::move(the_tree)),
       terminal(std::move(the_terminal)),
       pid_(pid),
       pidfd_(open_pidfd(pid)),
       channel_(std::move(channel)),
-      beginning_(std::move(beginning)),
+      exec_data_(std::move(exec_data)),
       started_at_(BootClock::now()) {}
 
-Child::Child(Child&& other) noexcept
-    : tree(std::move(other.tree)),
-      terminal(std::move(other.terminal)),
-      pid_(other.pid_),
-      pidfd_(std::move(other.pidfd_)),
-      channel_(std::move(other.channel_)),
-      beginning_(std::move(other.beginning_)),
-      started_at_(other.started_at_),
-      reaped_(std::exchange(other.reaped_, true)) {}
+Child::Child(Child&&) noexcept = default;
 
 Child::~Child() {
-  if (reaped_) return;
+  if (reaped_ || !channel_) return;  // without a channel it was moved from
   send(SIGKILL);
   pollfd end{fd(), POLLIN, 0};
   poll(&end, 1, 1000);  // not longer: it may be stuck in the kernel
   waitid(P_PID, static_cast<id_t>(pid_), nullptr, WEXITED | WNOHANG);
 }
 
-void Child::send(int signal, bool own_group_has_it) const {
+void Child::send(int signal, bool own_group_has_it) {
   const pid_t own = getpgrp();
   const pid_t moved_to = getpgid(pid_);
   const auto hears = [&](pid_t group) {
@@ -204,13 +195,13 @@ Child start(const Program& program, Signals& signals, const std::function<void()
   if (!channel) throw_errno("cannot start the command: eventfd");
   const bool gated = static_cast<bool>(before_exec);
   Terminal terminal;
-  auto beginning = std::make_unique<Child::Beginning>(program, signals, channel.get(), gated);
+  auto exec_data = std::make_unique<Child::ExecData>(program, signals, channel.get(), gated);
   ProcessTree tree;
   signals.hear_all();
-  const pid_t pid = fork_child(*beginning);
+  const pid_t pid = fork_child(*exec_data);
   if (pid < 0) throw_errno("cannot start the command: fork");
   const int gate = channel.get();
-  Child child(std::move(tree), std::move(terminal), pid, std::move(channel), std::move(beginning));
+  Child child(std::move(tree), std::move(terminal), pid, std::move(channel), std::move(exec_data));
   if (gated) {
     before_exec();
     const std::uint64_t open = 1;

@@ -52,12 +52,12 @@ struct ChildEnd {
 /// thread that started it ends, or when this object is destroyed before reap().
 class Child {
  public:
-  /// The steps of the child until it executes the command, and the memory that they need.
-  struct Beginning;
+  /// All that the child needs until it executes the command.
+  struct ExecData;
 
   Child(ProcessTree tree, Terminal terminal, pid_t pid, Fd channel,
-        std::unique_ptr<Beginning> beginning);
-  Child(Child&& other) noexcept;
+        std::unique_ptr<ExecData> exec_data);
+  Child(Child&&) noexcept;
   ~Child();
 
   pid_t pid() const { return pid_; }
@@ -68,7 +68,7 @@ class Child {
   /// Sends a signal to the child and to some of its descendants: those in dlock's process group,
   /// where the child starts, and those in the child's current group. If `own_group_has_it`, because
   /// the terminal has sent it there already, only processes outside dlock's group get it.
-  void send(int signal, bool own_group_has_it = false) const;
+  void send(int signal, bool own_group_has_it = false);
   /// The signal that stopped the child; reported once for each stop.
   std::optional<int> stopped() const;
   bool ended() const;
@@ -84,7 +84,7 @@ class Child {
   pid_t pid_;
   Fd pidfd_;
   Fd channel_;
-  std::unique_ptr<Beginning> beginning_;  ///< the child may still use it
+  std::unique_ptr<ExecData> exec_data_;  ///< the child may still use it
   Deadline started_at_;
   bool reaped_ = false;
 };

@@ -3,17 +3,22 @@
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "base/clock.hpp"
-#include "base/process.hpp"
-#include "supervise/background.hpp"
+#include "base/text.hpp"
+#include "base/wait.hpp"
 
 namespace dlock {
 
@@ -21,13 +26,21 @@ namespace {
 
 constexpr milliseconds longest_freeze{100};
 
+/// How long to wait for killed processes. Freeing many gigabytes takes seconds; a process that is
+/// stuck in the kernel for longer is reported.
+constexpr std::chrono::seconds max_kill_time{5};
+
+/// How often to look at the dying tree: dlock gets no signal for processes that are not its
+/// children.
+constexpr milliseconds sweep_interval{5};
+
 /// How many processes to reap before the deadlines are checked again.
 constexpr int most_reaped_at_once = 256;
 
 constexpr int lowest_nice = -20;
 
-/// The descriptors for a folder of /proc, a file in it, and a pidfd.
-constexpr int spare_fds = 3;
+/// A folder of /proc, a file in it, and a pidfd.
+constexpr int most_fds_needed = 3;
 
 /// The user of a process, as kill(2) checks it; empty if /proc hides it.
 std::string owner_of(pid_t pid) {
@@ -56,47 +69,115 @@ std::string why_it_lives(pid_t pid, char state) {
   return state == 'D' ? "in uninterruptible sleep or frozen" : "";
 }
 
-}  // namespace
-
-std::vector<Descendant> descendants_of(pid_t root, const std::set<pid_t>& preexisting_children,
-                                       const std::function<void(const Descendant&)>& visit) {
-  std::vector<Descendant> tree{{root, 0}};
-  for (std::size_t i = 0; i < tree.size(); ++i) {
-    const pid_t parent = tree[i].pid;
-    if (i > 0) visit(tree[i]);
-    for (const pid_t pid : children_of(parent).value_or(std::vector<pid_t>{})) {
-      if (preexisting_children.contains(pid) || !is_of_the_command(pid)) continue;
-      tree.push_back({pid, parent});
-    }
-  }
-  tree.erase(tree.begin());
-  return tree;
+/// Whether another process has its pid now. One that /proc hides belongs to another user, so the
+/// kernel refuses the signal.
+bool is_another_now(const Descendant& found) {
+  const auto now = stat_of(found.pid);
+  return now && now->started != found.started;
 }
 
-bool send(const Descendant& found, int signal, const std::set<pid_t>& others) {
+/// Sends a signal through a pidfd, which names the process that has the pid when it is opened.
+/// False if it is the process found but may not be signalled.
+bool signal_found(const Descendant& found, int signal) {
   const Fd handle = open_pidfd(found.pid);
   if (!handle) {
     // No descriptor is available. A child of our own keeps its pid until we reap it.
     const bool own = errno != ESRCH && found.parent == getpid();
     return !own || kill(found.pid, signal) == 0 || errno != EPERM;
   }
-  const auto now = stat_of(found.pid);
-  // A process that /proc hides belongs to another user, so the kernel refuses the signal.
-  if (now && now->parent != found.parent && !others.contains(now->parent)) return true;
-  return send_signal(handle, signal) || errno != EPERM;
+  return is_another_now(found) || send_signal(handle, signal) || errno != EPERM;
 }
 
-Hurry::Hurry() : nice_before_(getpriority(PRIO_PROCESS, 0)) {
+bool write_word(const std::string& path, const std::string& word) {
+  const Fd file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  return file && write(file.get(), word.data(), word.size()) == static_cast<ssize_t>(word.size());
+}
+
+bool marked_as_delegated(const std::string& folder) {
+  for (const char* mark : {"user.delegate", "trusted.delegate"}) {
+    char value = 0;
+    if (getxattr(folder.c_str(), mark, &value, 1) == 1 && value == '1') return true;
+  }
+  return false;
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) parts.push_back(take_until(text, separator));
+  return parts;
+}
+
+/// The cgroup from /proc/self/cgroup; empty if there is none or it is outside of this namespace.
+std::string own_cgroup(const std::string& self_cgroup) {
+  for (const std::string_view line : split(self_cgroup, '\n')) {
+    if (!line.starts_with("0::/")) continue;
+    const std::string path(line.substr(3));
+    return path.starts_with("/..") ? "" : path;
+  }
+  return "";
+}
+
+/// While it exists the kernel reaps children that end (SA_NOCLDWAIT), without a zombie. Children
+/// that have ended before stay zombies.
+class KernelReaps {
+ public:
+  KernelReaps() {
+    struct sigaction unwaited {};
+    unwaited.sa_handler = SIG_DFL;
+    unwaited.sa_flags = SA_NOCLDWAIT;
+    sigaction(SIGCHLD, &unwaited, &before_);
+  }
+  ~KernelReaps() { sigaction(SIGCHLD, &before_, nullptr); }
+  KernelReaps(const KernelReaps&) = delete;
+  KernelReaps& operator=(const KernelReaps&) = delete;
+
+ private:
+  struct sigaction before_ {};
+};
+
+/// Makes `dlock-PID` below dlock's own cgroup (v2) and returns its folder; empty if that was not
+/// delegated. Write access does not mean delegation: where systemd runs, it owns the cgroups of
+/// root and of the user, and marks those it delegates by an extended attribute
+/// (systemd.io/CGROUP_DELEGATION).
+std::string make_cgroup() {
+  const std::string self = proc_text("/proc/self/cgroup");
+  const std::string folder = own_cgroup_folder(self, proc_text("/proc/self/mountinfo"));
+  if (folder.empty()) return "";
+  const bool managed = access("/run/systemd/system", F_OK) == 0 && own_cgroup(self) != "/";
+  if (managed && !marked_as_delegated(folder)) return "";
+  const std::string path = folder + "/dlock-" + std::to_string(getpid());
+  return mkdir(path.c_str(), 0700) == 0 ? path : "";
+}
+
+/// Processes that cannot be moved into the cgroup are left.
+void kill_by_cgroup(const std::string& cgroup, const std::vector<Descendant>& processes) {
+  for (const Descendant& each : processes) {
+    write_word(cgroup + "/cgroup.procs", std::to_string(each.pid));
+  }
+  write_word(cgroup + "/cgroup.kill", "1");
+}
+
+}  // namespace
+
+bool sweep_until_gone(int wake_fd, const std::function<bool(bool first)>& sweep) {
+  const Deadline give_up = later(BootClock::now(), max_kill_time);
+  const int nice_before = getpriority(PRIO_PROCESS, 0);
   setpriority(PRIO_PROCESS, 0, lowest_nice);
+  bool gone = sweep(true);
+  while (!gone && BootClock::now() < give_up) {
+    pollfd fds[] = {{wake_fd, POLLIN, 0}};
+    poll_until(fds, later(BootClock::now(), sweep_interval));
+    gone = sweep(false);
+  }
+  setpriority(PRIO_PROCESS, 0, nice_before);
+  return gone;
 }
-
-Hurry::~Hurry() { setpriority(PRIO_PROCESS, 0, nice_before_); }
 
 ProcessTree::ProcessTree() : root_(getpid()) {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
-  for (int i = 0; i < spare_fds; ++i) {
-    Fd spare(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0));
-    if (spare) spares_.push_back(std::move(spare));
+  for (int i = 0; i < most_fds_needed; ++i) {
+    Fd reserved(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0));
+    if (reserved) reserved_fds_.push_back(std::move(reserved));
   }
   // After `sleep 9 & exec dlock …` dlock has inherited a child. Checking whether there is any costs
   // less than reading the list.
@@ -109,18 +190,90 @@ ProcessTree::ProcessTree() : root_(getpid()) {
 ProcessTree::ProcessTree(pid_t dlock, std::set<pid_t> preexisting_children)
     : root_(dlock), preexisting_children_(std::move(preexisting_children)) {}
 
-std::vector<Descendant> ProcessTree::signal(int signal,
-                                            const std::function<bool(pid_t)>& hears) const {
+ProcessTree::ProcessTree(const ProcessId& script) : known_{{script.pid, 0, script.started}} {}
+
+std::vector<Descendant> ProcessTree::all(
+    const std::function<void(const Descendant&)>& visit) const {
+  std::vector<Descendant> tree;
+  std::set<pid_t> listed{root_};
+  const auto add = [&](const Descendant& found) {
+    if (listed.insert(found.pid).second) tree.push_back(found);
+  };
+  const auto add_children = [&](pid_t parent) {
+    for (const pid_t pid : children_of(parent).value_or(std::vector<pid_t>{})) {
+      if (preexisting_children_.contains(pid) || !is_of_the_command(pid)) continue;
+      const auto now = stat_of(pid);
+      // Its parent may have ended meanwhile, but a process with a strange one has a reused pid.
+      if (now && now->parent != parent && !listed.contains(now->parent)) continue;
+      add({pid, parent, now ? now->started : 0});
+    }
+  };
+  for (const Descendant& each : known_) {
+    if (!is_another_now(each)) add(each);
+  }
+  if (root_ != 0) add_children(root_);
+  for (std::size_t i = 0; i < tree.size(); ++i) {
+    visit(tree[i]);
+    add_children(tree[i].pid);
+  }
+  return tree;
+}
+
+std::vector<Descendant> ProcessTree::signal(int signal, const Predicate& hears) {
   // All are found before the first gets a signal, and parents get it first: a shell whose child
   // ends before its own signal arrives would go on with its next command.
-  const auto tree = all();
-  std::set<pid_t> reapers{root_};
-  for (const Descendant& found : tree) reapers.insert(found.pid);
+  auto tree = all();
   std::vector<Descendant> refused;
-  for (const Descendant& found : tree) {
-    if (hears(found.pid) && !send(found, signal, reapers)) refused.push_back(found);
-  }
+  std::erase_if(tree, [&](const Descendant& found) {
+    if (!hears(found.pid) || signal_found(found, signal)) return false;
+    refused.push_back(found);
+    return true;
+  });
+  if (root_ == 0) known_ = std::move(tree);
   return refused;
+}
+
+void ProcessTree::await_end(Deadline until) const {
+  for (const Descendant& each : known_) {
+    const Fd end = open_pidfd(each.pid);
+    if (!end || is_another_now(each)) continue;
+    pollfd fds[] = {{end.get(), POLLIN, 0}};
+    poll_until(fds, until);
+  }
+}
+
+std::vector<Descendant> ProcessTree::kill_once(bool first) {
+  if (!first) freeze();
+  return signal(SIGKILL);
+}
+
+/// The last resort for processes that dlock may not signal (a command that became root) is a
+/// cgroup: write access to it is enough to kill them.
+std::vector<Survivor> ProcessTree::kill(pid_t child, int child_end, Signals& signals) {
+  std::optional<std::string> cgroup;
+  reserved_fds_.clear();
+  std::optional<KernelReaps> kernel_reaps;
+  const bool gone = sweep_until_gone(signals.fd(), [&](bool first) {
+    for (auto event = signals.take(); event && event->number != SIGCHLD;) event = signals.take();
+    ::kill(child, SIGKILL);
+    // The child must end before KernelReaps exists: it then stays a zombie and keeps its pid.
+    // Processes that end later leave no zombies, which a family that never stops forking makes
+    // faster than dlock reaps them.
+    pollfd end[] = {{child_end, POLLIN, 0}};
+    if (!kernel_reaps) poll_until(end, later(BootClock::now(), sweep_interval));
+    if (!kernel_reaps && is_reapable(child)) {
+      kernel_reaps.emplace();
+      const Deadline give_up = later(BootClock::now(), max_kill_time);
+      while (beside(child) == Beside::unclear && BootClock::now() < give_up) {
+      }
+    }
+    const auto refused = kill_once(first);
+    if (!refused.empty() && !cgroup) cgroup = make_cgroup();
+    if (!refused.empty() && !cgroup->empty()) kill_by_cgroup(*cgroup, refused);
+    return is_reapable(child) && beside(child) == Beside::nobody;
+  });
+  if (cgroup) rmdir(cgroup->c_str());  // unless a process survived in it
+  return gone ? std::vector<Survivor>{} : survivors();
 }
 
 void ProcessTree::freeze() const {
@@ -130,14 +283,23 @@ void ProcessTree::freeze() const {
   do {
     told_before = told.size();
     // Go top down, so that a forking process is stopped before its children are listed.
-    descendants_of(root_, preexisting_children_, [&](const Descendant& found) {
-      if (told.insert(found.pid).second) send(found, SIGSTOP, {root_});
+    all([&](const Descendant& found) {
+      if (told.insert(found.pid).second) signal_found(found, SIGSTOP);
     });
   } while (told.size() > told_before && BootClock::now() < give_up);
 }
 
-std::vector<Descendant> ProcessTree::all() const {
-  return descendants_of(root_, preexisting_children_);
+std::string own_cgroup_folder(const std::string& self_cgroup, const std::string& mount_info) {
+  const std::string cgroup = own_cgroup(self_cgroup);
+  for (const std::string_view line : split(mount_info, '\n')) {
+    const auto fields = split(line, ' ');
+    const bool is_ours = line.find(" - cgroup2 ") != std::string_view::npos && fields.size() > 4;
+    if (cgroup.empty() || !is_ours) continue;
+    const std::string root(fields[3] == "/" ? "" : fields[3]);
+    const bool shown = (cgroup + "/").starts_with(root + "/");
+    if (shown) return std::string(fields[4]) + cgroup.substr(root.size());
+  }
+  return "";
 }
 
 std::vector<Survivor> ProcessTree::survivors() const {

@@ -2,44 +2,23 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "base/fd.hpp"
+#include "base/process.hpp"
+#include "supervise/signals.hpp"
 
 namespace dlock {
 
-/// A process found below another, and its parent at that time.
+/// A process found in a tree, with its parent and its start time when it was found.
 struct Descendant {
   pid_t pid;
   pid_t parent;
-};
-
-/// All living processes below `root`, in any session, parents before their children, without the
-/// `preexisting_children` and their descendants. `visit` is called for each before its children are
-/// looked up. A process that is forked meanwhile may be missed.
-std::vector<Descendant> descendants_of(
-    pid_t root, const std::set<pid_t>& preexisting_children = {},
-    const std::function<void(const Descendant&)>& visit = [](const Descendant&) {});
-
-/// Sends a signal through a pidfd, which names the process that has the pid when it is opened. It
-/// is the process found if its parent is the same, or one of `others`, which adopt orphans. False
-/// if it exists but may not be signalled.
-bool send(const Descendant& found, int signal, const std::set<pid_t>& others);
-
-/// Raises the priority of this process while it exists, if permitted (root): a family that never
-/// stops forking would take the processors from the process that kills it.
-class Hurry {
- public:
-  Hurry();
-  ~Hurry();
-  Hurry(const Hurry&) = delete;
-  Hurry& operator=(const Hurry&) = delete;
-
- private:
-  int nice_before_;
+  std::uint64_t started;  ///< as in ProcessStat; 0: /proc hides it
 };
 
 /// A process that SIGKILL did not end.
@@ -50,41 +29,59 @@ struct Survivor {
   std::string why;   ///< for example "owned by root"; empty: unknown
 };
 
-/// All descendants of the child, wherever they moved. dlock becomes the reaper of their orphans
-/// (PR_SET_CHILD_SUBREAPER), so that all living ones are below dlock in /proc. Children that dlock
-/// had when it was executed are not part of the tree, nor are the attach daemons of `acquire
-/// --attach`.
+/// Calls `sweep` until it returns true, every few milliseconds and when `wake_fd` (-1: none) is
+/// readable. False after a few seconds. Meanwhile this process has a higher priority, if permitted
+/// (root): a family that never stops forking would take the processors from the one that kills it.
+bool sweep_until_gone(int wake_fd, const std::function<bool(bool first)>& sweep);
+
+/// Processes to be signalled and killed together, in any session, however they move. The attach
+/// daemons of `acquire --attach` are not part of any tree.
 class ProcessTree {
  public:
-  /// To be called before the child is forked.
+  using Predicate = std::function<bool(pid_t)>;
+
+  /// All descendants of this process except its present children. It becomes the reaper of their
+  /// orphans (PR_SET_CHILD_SUBREAPER), so that all living ones are below it in /proc. To be called
+  /// before the child is forked.
   ProcessTree();
-  /// The tree of a dlock that is another process, and has `preexisting_children`. This process can
-  /// signal the members of that tree, but not reap them.
+  /// The tree of a dlock that is another process and has `preexisting_children`.
   ProcessTree(pid_t dlock, std::set<pid_t> preexisting_children);
+  /// `script` and its descendants, which may have any reaper: those that got a signal are
+  /// remembered, and stay members when their parent ends.
+  explicit ProcessTree(const ProcessId& script);
   ProcessTree(ProcessTree&&) = default;
+  ProcessTree& operator=(ProcessTree&&) = default;
+
+  /// All members, parents before their children, including zombies. `visit` is called for each
+  /// before its children are looked up. A process that is forked meanwhile may be missed.
+  std::vector<Descendant> all(const std::function<void(const Descendant&)>& visit =
+                                  [](const Descendant&) {}) const;
 
   /// Sends `signal` to all members that `hears` accepts, each through a pidfd that was checked to
   /// be the process found. Returns those that may not be signalled.
   std::vector<Descendant> signal(
-      int signal, const std::function<bool(pid_t)>& hears = [](pid_t) { return true; }) const;
+      int signal, const Predicate& hears = [](pid_t) { return true; });
 
-  /// Sends SIGSTOP until no new process is found. Then no process forks any more, except those that
-  /// may not be signalled. Gives up after a tenth of a second.
-  void freeze() const;
+  /// One sweep of a kill: SIGKILL to all members. One sweep ends most trees; before any further one
+  /// all are stopped, as they may fork faster than they are listed. Returns as signal() does.
+  std::vector<Descendant> kill_once(bool first);
 
-  /// All that are left, including the child and zombies.
-  std::vector<Descendant> all() const;
+  // For a script:
 
-  /// The members that SIGKILL did not end.
-  std::vector<Survivor> survivors() const;
+  /// Whether anything beside the script got the last signal.
+  bool has_descendants() const { return known_.size() > 1; }
+  /// Waits for the end of all that got the last signal.
+  void await_end(Deadline until) const;
+
+  // For the dlock that is the reaper of the tree, where `child` is its direct child:
+
+  /// Kills `child`, of which `child_end` is a pidfd, and all members, and waits until none is left,
+  /// for at most a few seconds. Returns those that could not be killed.
+  std::vector<Survivor> kill(pid_t child, int child_end, Signals& signals);
 
   /// Reaps some adopted processes that have ended, while `child` runs. True if there may be more:
   /// they may come as fast as they are reaped.
   bool reap_adopted(pid_t child);
-
-  /// Frees descriptors for reading /proc if no others are left. To be called before the tree is
-  /// killed.
-  void release_spares() { spares_.clear(); }
 
   /// Whether dlock has other children of the tree than `child`. If `nobody`, and `child` has ended
   /// too, no process of the tree is alive, because orphans become our children. Reaps all that have
@@ -97,11 +94,20 @@ class ProcessTree {
   Beside beside(pid_t child);
 
  private:
+  /// Sends SIGSTOP until no new process is found. Then no process forks any more, except those that
+  /// may not be signalled. Gives up after a tenth of a second.
+  void freeze() const;
+  std::vector<Survivor> survivors() const;
   bool reap(pid_t pid);
 
-  pid_t root_;
+  pid_t root_ = 0;  ///< all below it are members; 0: only what is known
   std::set<pid_t> preexisting_children_;
-  std::vector<Fd> spares_;
+  std::vector<Descendant> known_;
+  std::vector<Fd> reserved_fds_;  ///< for reading /proc when no others are left
 };
+
+/// The folder of the calling process's cgroup: `self_cgroup` and `mount_info` are /proc/self/cgroup
+/// and /proc/self/mountinfo (cgroups(7), proc(5)). Empty if no mounted cgroup v2 shows it.
+std::string own_cgroup_folder(const std::string& self_cgroup, const std::string& mount_info);
 
 }  // namespace dlock

@@ -91,15 +91,6 @@ void Signals::restore_in_child() const {
   pthread_sigmask(SIG_SETMASK, &mask_on_entry_, nullptr);
 }
 
-KernelReaps::KernelReaps() {
-  struct sigaction unwaited {};
-  unwaited.sa_handler = SIG_DFL;
-  unwaited.sa_flags = SA_NOCLDWAIT;
-  sigaction(SIGCHLD, &unwaited, &before_);
-}
-
-KernelReaps::~KernelReaps() { sigaction(SIGCHLD, &before_, nullptr); }
-
 std::string signal_name(int signal) {
   const char* name = sigabbrev_np(signal);
   return name != nullptr ? name : std::to_string(signal);

@@ -47,19 +47,6 @@ class Signals {
   Fd fd_;
 };
 
-/// While it exists the kernel reaps children that end (SA_NOCLDWAIT), without a zombie. Children
-/// that have ended before stay zombies.
-class KernelReaps {
- public:
-  KernelReaps();
-  ~KernelReaps();
-  KernelReaps(const KernelReaps&) = delete;
-  KernelReaps& operator=(const KernelReaps&) = delete;
-
- private:
-  struct sigaction before_ {};
-};
-
 /// The name, such as `TERM`; the number of a signal without a name.
 std::string signal_name(int signal);
 

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/wait.hpp"
-#include "supervise/kill_tree.hpp"
 
 namespace dlock {
 
@@ -60,7 +59,9 @@ class Supervisor {
 };
 
 Ending Supervisor::run() {
-  if (terms_.watchdog != nullptr && !terms_.wait_tree) terms_.watchdog->spare_rest_of(child_.pid());
+  if (terms_.watchdog != nullptr && !terms_.wait_tree) {
+    terms_.watchdog->leave_descendants_of(child_.pid());
+  }
   while (true) {
     sleep();
     // After a suspend, a SIGSTOP or a freeze, check the deadlines before a signal is passed on and
@@ -103,9 +104,9 @@ void Supervisor::sleep() {
 /// the lock is lost only when the lease has expired.
 Deadline Supervisor::loss_deadline() const {
   if (!loss_matters()) return never;
-  const Deadline gone_by = terms_.loss->must_be_gone_by();
-  if (gone_by == never || terms_.keep_running_on_loss) return gone_by;
-  return gone_by - terms_.loss->grace(terms_.grace) - terms_.kill_cost;
+  const Deadline safe_until = terms_.loss->safe_until();
+  if (safe_until == never || terms_.keep_running_on_loss) return safe_until;
+  return safe_until - terms_.loss->grace(terms_.grace) - terms_.kill_cost;
 }
 
 Deadline Supervisor::max_hold_deadline() const {
@@ -200,11 +201,12 @@ Ending Supervisor::ended_by_itself(const ChildEnd& end) {
 /// From here on the outcome is fixed, whatever the child does.
 Ending Supervisor::stop(Reason why) {
   stopping_ = true;
-  if (terms_.watchdog != nullptr) terms_.watchdog->spare_nothing();
+  if (terms_.watchdog != nullptr) terms_.watchdog->leave_descendants_of(0);
   if (terms_.loss != nullptr) terms_.loss->keep_by_itself();
   let_it_end(BootClock::now());
   const bool by_itself = tree_gone();
-  auto survivors = by_itself ? std::vector<Survivor>{} : kill_tree(child_, signals_);
+  auto survivors =
+      by_itself ? std::vector<Survivor>{} : child_.tree.kill(child_.pid(), child_.fd(), signals_);
   Ending ending{why, child_.reap().value_or(ChildEnd{}), loss_noticed_, std::move(survivors)};
   child_.terminal.reset_modes();
   return ending;
@@ -213,7 +215,7 @@ Ending Supervisor::stop(Reason why) {
 Deadline Supervisor::kill_deadline(Deadline stopped_at) const {
   const Deadline end_of_grace = later(stopped_at, terms_.grace);
   if (terms_.loss == nullptr || terms_.keep_running_on_loss) return end_of_grace;
-  return std::min(end_of_grace, terms_.loss->must_be_gone_by() - terms_.kill_cost);
+  return std::min(end_of_grace, terms_.loss->safe_until() - terms_.kill_cost);
 }
 
 /// The grace: asks the whole tree to end, and waits for it.

@@ -25,7 +25,7 @@ class StopSource {
   virtual bool lost() const = 0;
   /// No process of the child may run after this. It moves on as renewals succeed. It is read on
   /// every wake-up, so it must be thread-safe and cheap.
-  virtual Deadline must_be_gone_by() const = 0;
+  virtual Deadline safe_until() const = 0;
   /// To be called when look_by() will not be used any more: before the child is stopped, which may
   /// take a while, and after a loss was noticed but the child runs on.
   virtual void keep_by_itself() const {}
@@ -74,9 +74,9 @@ struct Ending {
 };
 
 /// Waits for the child and passes signals on to it, or to its descendants once it has ended. Stops
-/// it with all its descendants when the terms require it. None of them is alive at
-/// `must_be_gone_by`, if the machine runs dlock in time. When a child ends by itself, its
-/// descendants are left running, unless `wait_tree` is set.
+/// it with all its descendants when the terms require it. None of them is alive at `safe_until`, if
+/// the machine runs dlock in time. When a child ends by itself, its descendants are left running,
+/// unless `wait_tree` is set.
 Ending supervise(Child& child, Signals& signals, const Terms& terms);
 
 }  // namespace dlock

@@ -23,9 +23,6 @@ namespace {
 
 static_assert(std::atomic<BootClock::rep>::is_always_lock_free);
 
-constexpr std::chrono::seconds max_kill_time{5};
-constexpr milliseconds hunt_interval{5};
-
 std::set<pid_t> with_this_process(const std::vector<pid_t>& pids) {
   std::set<pid_t> all(pids.begin(), pids.end());
   all.insert(getpid());
@@ -41,18 +38,19 @@ void close_all_but(int kept) {
 }  // namespace
 
 /// The process of the watchdog.
-class Watchdog::Guard {
+class Watchdog::WatchdogProcess {
  public:
   /// `preexisting_children` are the children that dlock had before the command.
-  Guard(pid_t dlock, const Fd& dlock_end, Shared& shared,
-        const std::vector<pid_t>& preexisting_children, std::function<std::vector<pid_t>()> work)
+  WatchdogProcess(pid_t dlock, const Fd& dlock_end, Shared& shared,
+                  const std::vector<pid_t>& preexisting_children,
+                  std::function<std::vector<pid_t>()> work)
       : dlock_(dlock),
         dlock_end_(dlock_end),
         shared_(shared),
         tree_(dlock, with_this_process(preexisting_children)),
         work_(std::move(work)) {}
 
-  [[noreturn]] void watch() const {
+  [[noreturn]] void watch() {
     pollfd end[] = {{dlock_end_.get(), POLLIN, 0}};
     while (poll_until(end, kill_at()) == 0) {
       if (BootClock::now() < kill_at()) continue;  // renewed meanwhile
@@ -66,44 +64,41 @@ class Watchdog::Guard {
 
  private:
   Deadline kill_at() const {
-    const Deadline gone_by{BootClock::duration(shared_.gone_by)};
-    return gone_by == never ? never : gone_by - shared_.kill_cost;
+    const Deadline safe_until{BootClock::duration(shared_.safe_until)};
+    return safe_until == never ? never : safe_until - shared_.kill_cost;
   }
 
   /// Whether the child ended while dlock lives: when dlock dies, the kernel kills the child, and
   /// dlock is a zombie by then.
   bool child_ended_by_itself() const {
-    const pid_t child = shared_.leaves_rest;
+    const pid_t child = shared_.left_by;
     if (child == 0 || process_life(process_now(child)) != Life::over) return false;
     return process_life(process_now(dlock_)) == Life::alive;
   }
 
   /// Kills the tree like the supervisor, but cannot reap.
-  void kill_tree() const {
-    const Deadline give_up = later(BootClock::now(), max_kill_time);
-    const Hurry hurry;
-    for (bool first = true; BootClock::now() < give_up; first = false) {
-      if (!first) tree_.freeze();
-      auto left = tree_.all();
-      std::erase_if(left, [](const Descendant& each) {
-        const auto now = stat_of(each.pid);
-        return now && !now->runs();
-      });
-      if (left.empty()) return;
+  void kill_tree() {
+    sweep_until_gone(-1, [this](bool first) {
+      const auto left = tree_.all();
+      if (std::none_of(left.begin(), left.end(), runs)) return true;
       shared_.has_killed = true;
-      tree_.signal(SIGKILL);
-      poll_until({}, later(BootClock::now(), hunt_interval));
-    }
+      tree_.kill_once(first);
+      return false;
+    });
+  }
+
+  static bool runs(const Descendant& each) {
+    const auto now = stat_of(each.pid);
+    return !now || now->runs();
   }
 
   /// Kills the tree after dlock has ended and the tree has another parent.
   void kill_orphans() const {
-    const Deadline give_up = later(BootClock::now(), max_kill_time);
-    const Hurry hurry;
-    for (auto left = work_(); !left.empty() && BootClock::now() < give_up; left = work_()) {
+    sweep_until_gone(-1, [this](bool) {
+      const auto left = work_();
       for (const pid_t pid : left) kill(pid, SIGKILL);
-      poll_until({}, later(BootClock::now(), hunt_interval));
-    }
+      return left.empty();
+    });
   }
 
   const pid_t dlock_;
@@ -113,12 +108,12 @@ class Watchdog::Guard {
   const std::function<std::vector<pid_t>()> work_;
 };
 
-Watchdog::Watchdog(Deadline gone_by, milliseconds kill_cost,
+Watchdog::Watchdog(Deadline safe_until, milliseconds kill_cost,
                    std::function<std::vector<pid_t>()> work) {
   void* page =
       mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) throw_errno("cannot start the watchdog: mmap");
-  shared_ = new (page) Shared{gone_by.time_since_epoch().count(), kill_cost};
+  shared_ = new (page) Shared{safe_until.time_since_epoch().count(), kill_cost};
   const pid_t dlock = getpid();
   // List the children here: by the time the other process runs, the command may be among them.
   const auto preexisting_children = children_of(dlock).value_or(std::vector<pid_t>{});
@@ -129,7 +124,7 @@ Watchdog::Watchdog(Deadline gone_by, milliseconds kill_cost,
       setsid();
       prctl(PR_SET_NAME, "dlock-watchdog");
       close_all_but(dlock_end.get());
-      Guard(dlock, dlock_end, *shared_, preexisting_children, std::move(work)).watch();
+      WatchdogProcess(dlock, dlock_end, *shared_, preexisting_children, std::move(work)).watch();
     } catch (...) {
       _exit(1);  // never return into the caller's code
     }

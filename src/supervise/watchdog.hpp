@@ -18,21 +18,19 @@ namespace dlock {
 class Watchdog {
  public:
   /// Forks; to be called in a process with one thread, before the child exists. No process of the
-  /// child may run after `gone_by`; the watchdog kills them `kill_cost` earlier. `work` finds the
-  /// child's processes when they are no longer below dlock. Throws Error{host_refused} if there can
-  /// be no process.
-  Watchdog(Deadline gone_by, milliseconds kill_cost, std::function<std::vector<pid_t>()> work);
+  /// child may run after `safe_until`; the watchdog kills them `kill_cost` earlier. `work` finds
+  /// the child's processes when they are no longer below dlock. Throws Error{host_refused} if there
+  /// can be no process.
+  Watchdog(Deadline safe_until, milliseconds kill_cost, std::function<std::vector<pid_t>()> work);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// The address of `gone_by`, on BootClock. Each renewal moves it on, from any thread.
-  std::atomic<BootClock::rep>& gone_by() { return shared_->gone_by; }
-  /// If `child` ends by itself, its descendants may outlive the lease.
-  void spare_rest_of(pid_t child) { shared_->leaves_rest = child; }
-  /// From now on, and before spare_rest_of(), nothing is spared: dlock stops the child with all its
-  /// descendants.
-  void spare_nothing() { shared_->leaves_rest = 0; }
+  /// On BootClock; each renewal moves it on, from any thread.
+  std::atomic<BootClock::rep>& safe_until() { return shared_->safe_until; }
+  /// If `child` ends by itself, its descendants may outlive the lease. 0, as at the start: no
+  /// process may, because dlock stops the child with all its descendants.
+  void leave_descendants_of(pid_t child) { shared_->left_by = child; }
   /// Whether the watchdog had to kill because dlock was too late.
   bool has_killed() const { return shared_->has_killed; }
   /// Ends the watchdog, after the child has ended or dlock has stopped it.
@@ -41,12 +39,12 @@ class Watchdog {
  private:
   /// The memory that both processes share.
   struct Shared {
-    std::atomic<BootClock::rep> gone_by;
+    std::atomic<BootClock::rep> safe_until;
     const milliseconds kill_cost;
-    std::atomic<pid_t> leaves_rest{0};
+    std::atomic<pid_t> left_by{0};
     std::atomic<bool> has_killed{false};
   };
-  class Guard;
+  class WatchdogProcess;
 
   Shared* shared_;
   Fd pidfd_;

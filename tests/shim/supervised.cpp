@@ -27,23 +27,24 @@ namespace {
 
 class Lease : public StopSource {
  public:
-  Lease(Deadline gone_by, std::string lost_file) : gone_by_(gone_by), lost_file_(lost_file) {}
+  Lease(Deadline safe_until, std::string lost_file)
+      : safe_until_(safe_until), lost_file_(lost_file) {}
 
   int fd() const override { return told_.fd(); }
   bool lost() const override { return true; }
-  Deadline must_be_gone_by() const override { return gone_by_; }
+  Deadline safe_until() const override { return safe_until_; }
 
   void keep(milliseconds lease, int renewals) {
     for (int i = 0; i < renewals; ++i) {
       std::this_thread::sleep_for(lease / 3);
-      gone_by_ = later(BootClock::now(), lease);
+      safe_until_ = later(BootClock::now(), lease);
     }
     while (!lost_file_.empty() && access(lost_file_.c_str(), F_OK) != 0) usleep(1000);
     if (!lost_file_.empty()) told_.raise();
   }
 
  private:
-  std::atomic<Deadline> gone_by_;
+  std::atomic<Deadline> safe_until_;
   std::string lost_file_;
   Event told_;
 };
@@ -60,13 +61,13 @@ void slowly_write(const std::string& file) {
   std::ofstream(file) << "recorded\n";
 }
 
-void report(const Ending& ending, Deadline gone_by) {
+void report(const Ending& ending, Deadline safe_until) {
   const char* const names[] = {"exited", "signalled", "not-started", "lost", "max-hold"};
   std::fprintf(stderr, "%s code=%d signal=%d error=%d noticed=%d survivors=%zu in-time=%d\n",
                names[static_cast<int>(ending.why)], ending.child.exit_code.value_or(-1),
                ending.child.signal.value_or(0), ending.child.exec_error.value_or(0),
                ending.loss_noticed ? 1 : 0, ending.survivors.size(),
-               BootClock::now() <= gone_by ? 1 : 0);
+               BootClock::now() <= safe_until ? 1 : 0);
 }
 
 int leave(const Ending& ending) {
@@ -122,7 +123,7 @@ int supervised(const Options& options, Program program) {
     lease.keep(ttl, static_cast<int>(duration(options, "renewals").count()));
   }).detach();
   const auto ending = supervise(child, signals, terms);
-  report(ending, lease.must_be_gone_by());
+  report(ending, lease.safe_until());
   std::fflush(nullptr);
   _exit(leave(ending));
 }

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <string>
+#include <vector>
 
+#include "base/clock.hpp"
 #include "base/process.hpp"
-#include "supervise/kill_tree.hpp"
+#include "supervise/process_tree.hpp"
 #include "support/cgroup.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
@@ -47,26 +49,44 @@ TEST_CASE("a family that forks into new sessions faster than it can be listed is
 
 TEST_CASE("descendants are found below any process, the visitor before their children") {
   auto shell_process = Process(shell("setsid sh -c 'sleep 60 & wait' & wait"));
+  const ProcessTree below(shell_process.pid(), {});
   std::vector<Descendant> found;
   std::vector<pid_t> visited;
   REQUIRE(eventually([&] {
     visited.clear();
-    found = descendants_of(shell_process.pid(), {},
-                           [&](const Descendant& each) { visited.push_back(each.pid); });
+    found = below.all([&](const Descendant& each) { visited.push_back(each.pid); });
     return found.size() == 2 && command_name(found[1].pid) == "sleep";
   }));
   CHECK(found[0].parent == shell_process.pid());
   CHECK(found[1].parent == found[0].pid);
   CHECK(visited == std::vector<pid_t>{found[0].pid, found[1].pid});
-  CHECK(descendants_of(shell_process.pid(), {found[0].pid}).empty());
-  CHECK(send({found[1].pid, found[0].pid}, SIGKILL, {1}));
-  CHECK(eventually([&] { return !is_alive(found[1].pid); }));
+  CHECK(ProcessTree(shell_process.pid(), {found[0].pid}).all().empty());
 }
 
-TEST_CASE("a signal for a descendant does not reach who has another parent by now") {
+TEST_CASE("what got a signal with a script gets the next one too, after the script has ended") {
+  auto script = Process(shell("(trap '' TERM; exec sleep 60) & wait"));
+  ProcessTree tree(process_now(script.pid()));
+  std::vector<Descendant> found;
+  REQUIRE(eventually([&] {
+    found = tree.all();
+    return found.size() == 2 && command_name(found[1].pid) == "sleep";
+  }));
+  CHECK(tree.signal(SIGTERM).empty());
+  CHECK(tree.has_descendants());
+  CHECK(script.wait().signal == SIGTERM);
+  CHECK(is_alive(found[1].pid));
+  CHECK(tree.signal(SIGKILL).empty());
+  tree.await_end(later(BootClock::now(), stretched(milliseconds(5000))));
+  CHECK_FALSE(is_alive(found[1].pid));
+}
+
+TEST_CASE("a signal for a script does not reach another process that has its pid now") {
   auto stranger = Process({"sleep", "60"});
-  CHECK(send({stranger.pid(), 1}, SIGKILL, {1}));
-  CHECK(stat_of(stranger.pid())->runs());
+  ProcessId script = process_now(stranger.pid());
+  --script.started;
+  CHECK(ProcessTree(script).signal(SIGKILL).empty());
+  stranger.signal(SIGTERM);
+  CHECK(stranger.wait().signal == SIGTERM);
 }
 
 TEST_CASE("what became root is killed by cgroup where that is delegated") {

@@ -84,7 +84,7 @@ void let_go_of_caller() {
     std::iota(fds.begin(), fds.end(), 0);
   }
   for (const int fd : fds) {
-    // What dlock itself opens is close-on-exec, and an exec has closed all others that were.
+    // dlock opens all its descriptors close-on-exec; the exec of dlock closed all others of that kind.
     const bool is_the_callers = (fcntl(fd, F_GETFD) & FD_CLOEXEC) == 0;
     if (fd > STDERR_FILENO && is_the_callers) close(fd);
   }

@@ -75,8 +75,8 @@ class ProcessTree {
 
   // For the dlock that is the reaper of the tree, where `child` is its direct child:
 
-  /// Kills `child`, of which `child_end` is a pidfd, and all members, and waits until none is left,
-  /// for at most a few seconds. Returns those that could not be killed.
+  /// Kills `child` and all members, and waits until none is left, for at most a few seconds.
+  /// `child_end` is a pidfd of the child. Returns the processes that could not be killed.
   std::vector<Survivor> kill(pid_t child, int child_end, Signals& signals);
 
   /// Reaps some adopted processes that have ended, while `child` runs. True if there may be more:

@@ -14,7 +14,7 @@ namespace {
 constexpr milliseconds turn{10};
 
 [[noreturn]] void throw_overtaken(const std::string& place) {
-  throw_unavailable(place + ": other clients were faster at every try", Cause::busy);
+  throw_unavailable(place + ": busy: other clients wrote this key first at every try", Cause::busy);
 }
 
 /// Leaves no record reserved behind.

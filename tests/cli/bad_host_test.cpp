@@ -147,7 +147,7 @@ TEST_CASE("bad host: no thread can be made to wait for the file of a lock that i
   if (!result) return;
   CHECK(result->exit_code == 71);
   CHECK(result->out == "");
-  CHECK(result->err == "dlock: cannot start a thread: Resource temporarily unavailable\n");
+  CHECK(result->err == "dlock: a: cannot start a thread: Resource temporarily unavailable\n");
 }
 
 TEST_CASE("bad host: --wait-tree where /proc shows no processes is refused before the wait") {

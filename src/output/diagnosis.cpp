@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "doctor/finding.hpp"
-#include "output/columns.hpp"
 
 namespace dlock {
 namespace {

@@ -54,7 +54,7 @@ class HookCaller {
 
   /// Closes all that was inherited from dlock, except stderr and the channel, which becomes
   /// `channel_number`.
-  void let_go(int channel) {
+  void detach(int channel) {
     setpgid(0, 0);
     prctl(PR_SET_NAME, "dlock-hook");
     // The process ends with dlock, and has to report dlock's end. Signals to a whole service or
@@ -101,10 +101,10 @@ class HookCaller {
   void call(const std::string& message) {
     const pid_t pid = fork();
     if (pid < 0) return warn(std::string("was not called: fork: ") + std::strerror(errno));
-    if (pid == 0) become(message);
+    if (pid == 0) exec_call(message);
     setpgid(pid, pid);  // in parent and child, because either may run first
     const Fd end = open_pidfd(pid);
-    if (await(pid, end)) return told(pid);
+    if (await(pid, end)) return check_end(pid);
     kill(-pid, SIGKILL);
     waitpid(pid, nullptr, 0);
     warn("was stopped: it ran for too long");
@@ -128,7 +128,7 @@ class HookCaller {
     return false;
   }
 
-  [[noreturn]] void become(const std::string& message) const {
+  [[noreturn]] void exec_call(const std::string& message) const {
     setpgid(0, 0);
     for (std::size_t i = 0; i < std::size(outlived); ++i) {
       sigaction(outlived[i], &on_entry_[i], nullptr);
@@ -147,7 +147,7 @@ class HookCaller {
     _exit(not_executed);
   }
 
-  void told(pid_t pid) {
+  void check_end(pid_t pid) {
     int status = 0;
     waitpid(pid, &status, 0);
     if (WIFSIGNALED(status)) return warn("died of signal " + signal_name(WTERMSIG(status)));
@@ -176,13 +176,13 @@ Hook::Hook(const std::string& command, const Log& log) : log_(log) {
     return;
   }
   channel_ = Fd(ends[0]);
-  const Fd its_end(ends[1]);
+  const Fd other_end(ends[1]);
   const pid_t pid = fork();
   if (pid == 0) {
     try {
       channel_.reset();
       HookCaller caller(command, log);
-      caller.let_go(its_end.get());
+      caller.detach(other_end.get());
       caller.run();
     } catch (...) {
       _exit(1);  // must not return into the code of the parent
@@ -191,7 +191,7 @@ Hook::Hook(const std::string& command, const Log& log) : log_(log) {
   if (pid < 0) warn(std::strerror(errno));
 }
 
-void Hook::tell(const Facts& facts) {
+void Hook::send(const Facts& facts) {
   std::string message;
   for (const auto& [name, value] : facts) message.append(name + "=" + value).push_back('\0');
   const auto sent =
@@ -234,7 +234,7 @@ RunReport::RunReport(const RunSettings& settings, const Log& log) : settings_(se
 
 void RunReport::waiting(const LockKey& key, const Refusal& refusal) {
   if (!hook_) return;
-  hook_->tell({{"DLOCK_EVENT", "waiting"},
+  hook_->send({{"DLOCK_EVENT", "waiting"},
                {"DLOCK_KEY", key.text},
                {"DLOCK_FENCE", ""},
                {"DLOCK_HOLDER", first_holder(refusal)},
@@ -243,34 +243,30 @@ void RunReport::waiting(const LockKey& key, const Refusal& refusal) {
                {"DLOCK_WHERE", where_}});
 }
 
-void RunReport::acquired(const std::vector<LockFence>& locks) { tell("acquired", locks, nullptr); }
-
 void RunReport::lost(const RunStatus& status) {
-  if (!loss_told_) tell("lost", status.locks, &status);
-  loss_told_ = true;
+  if (!loss_reported_) report("lost", status);
+  loss_reported_ = true;
 }
 
 void RunReport::end(const RunStatus& status, bool released, Signals& signals) {
   if (status.lost || status.outcome == "lost") {
     lost(status);
   } else if (released) {
-    tell("released", status.locks, &status);
+    report("released", status);
   }
-  write_metrics(settings_.metrics_file, settings_.keys, status, log_);
-  write_status(settings_.status_fd, status, log_);
+  write_results(settings_.metrics_file, settings_.keys, settings_.status_fd, status, log_);
   if (hook_) hook_->finish(signals);
 }
 
-void RunReport::tell(const char* event, const std::vector<LockFence>& locks,
-                     const RunStatus* status) {
+void RunReport::report(const char* event, const RunStatus& status) {
   if (!hook_) return;
-  const bool ended = status != nullptr && !status->outcome.empty();
-  hook_->tell({{"DLOCK_EVENT", event},
-               {"DLOCK_KEY", key_list(locks)},
-               {"DLOCK_FENCE", fence_list(locks).value_or("")},
+  const bool ended = !status.outcome.empty();
+  hook_->send({{"DLOCK_EVENT", event},
+               {"DLOCK_KEY", key_list(status.locks)},
+               {"DLOCK_FENCE", fence_list(status.locks).value_or("")},
                {"DLOCK_HOLDER", ""},
-               {"DLOCK_REASON", status != nullptr ? status->reason : ""},
-               {"DLOCK_EXIT_CODE", ended ? std::to_string(status->exit_code) : ""},
+               {"DLOCK_REASON", status.reason},
+               {"DLOCK_EXIT_CODE", ended ? std::to_string(status.exit_code) : ""},
                {"DLOCK_WHERE", where_}});
 }
 
@@ -282,22 +278,22 @@ RunStatus status_of(const Error& error) {
   return status;
 }
 
-void write_status(std::optional<int> fd, const RunStatus& status, const Log& log) {
-  if (!fd || write_all(*fd, status_json(status))) return;
-  log.warning("cannot write to --status-fd " + std::to_string(*fd) + ": " + std::strerror(errno));
-}
-
-void write_metrics(const std::optional<std::string>& file, const std::vector<LockKey>& keys,
-                   const RunStatus& status, const Log& log) {
+void write_results(const std::optional<std::string>& metrics_file, const std::vector<LockKey>& keys,
+                   std::optional<int> status_fd, const RunStatus& status, const Log& log) {
   // Without keys there is no metric to write, and the file of the previous run stays.
-  if (!file || keys.empty()) return;
-  try {
-    replace_metrics_file(*file, [&](std::string_view before) {
-      return run_metrics(keys, status, wall_now(), before);
-    });
-  } catch (const Error& error) {
-    log.warning("warning: cannot write --metrics " + escaped(*file) + ": " + error.what());
+  if (metrics_file && !keys.empty()) {
+    try {
+      replace_metrics_file(*metrics_file, [&](std::string_view before) {
+        return run_metrics(keys, status, wall_now(), before);
+      });
+    } catch (const Error& error) {
+      log.warning("warning: cannot write --metrics " + escaped(*metrics_file) + ": " +
+                  error.what());
+    }
   }
+  if (!status_fd || write_all(*status_fd, status_json(status))) return;
+  log.warning("cannot write to --status-fd " + std::to_string(*status_fd) + ": " +
+              std::strerror(errno));
 }
 
 std::string key_list(const std::vector<LockFence>& locks) {

@@ -99,7 +99,7 @@ class AcquireReporter final : public AcquireListener {
   void still_waiting(const LockKey& key, const Refusal& refusal) override {
     lines_.change(line_of(key, refusal));
   }
-  void let_in(const LockKey& key, milliseconds waited) override {
+  void on_acquired(const LockKey& key, milliseconds waited) override {
     lines_.end();
     log_.notice(escaped(key.text) + " acquired after " + human_duration(waited));
   }
@@ -182,7 +182,7 @@ LockAcquirer::Result LockAcquirer::acquire() {
     const auto states = second->inspect({{key}, {}}, call_options);
     return line_of(key, as_refused(states.front(), owner_, terms_.who));
   };
-  AcquireReporter reporter(log_, seen ? look : WaitReporter::Look(), on_waiting_);
+  AcquireReporter reporter(log_, seen ? look : WaitReporter::Look(), terms_.on_waiting);
   const int fds[] = {signals_.fd(), terms_.abandon_fd};
   std::optional<AnyOf> either;
   if (terms_.abandon_fd >= 0) either.emplace(fds);

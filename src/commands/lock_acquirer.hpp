@@ -17,6 +17,7 @@ namespace dlock {
 /// wait, and ends it on a signal.
 class LockAcquirer {
  public:
+  using OnWaiting = std::function<void(const LockKey&, const Refusal&)>;
   /// The options in which the two commands differ.
   struct Terms {
     Who who;  ///< the holder that other clients see
@@ -24,12 +25,9 @@ class LockAcquirer {
     int abandon_fd = -1;  ///< readable when the lock is no longer needed; -1: never
     milliseconds min_hold{0};
     bool unconfirmed = false;  ///< as in AcquireTerms
+    OnWaiting on_waiting{};    ///< called whenever a wait begins; may be empty
   };
   LockAcquirer(const ClaimSettings& settings, const Log& log, Signals& signals, Terms terms);
-
-  /// Called whenever a wait begins.
-  using OnWaiting = std::function<void(const LockKey&, const Refusal&)>;
-  void on_waiting(OnWaiting call) { on_waiting_ = std::move(call); }
 
   struct Result {
     std::vector<Held> held;     ///< in byte order of the keys; empty if not acquired
@@ -65,7 +63,6 @@ class LockAcquirer {
   const Terms terms_;
   Owner owner_;
   StorePtr store_;
-  OnWaiting on_waiting_;
   std::optional<Deadline> begun_;  ///< the start of the first acquire()
 };
 

@@ -60,10 +60,11 @@ class Run {
                    {.who = this_process(base_name(settings.command_argv.front()), settings.label),
                     .upkeep = Liveness::process,
                     .min_hold = settings.min_hold.value_or(milliseconds(0)),
-                    .unconfirmed = true}) {
+                    .unconfirmed = true,
+                    .on_waiting = [this](const LockKey& key, const Refusal& refusal) {
+                      report_.waiting(key, refusal);
+                    }}) {
     report_.begin(acquiring_.store().name());
-    acquiring_.on_waiting(
-        [this](const LockKey& key, const Refusal& refusal) { report_.waiting(key, refusal); });
   }
 
   int operator()();

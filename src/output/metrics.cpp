@@ -131,17 +131,6 @@ const char* kind_of(const std::vector<Holder>& holders) {
   return "shared";
 }
 
-using Labelled = std::map<std::string, const KeyState*>;
-
-/// A metric with at most one sample per key.
-void add_each(std::string& out, const Labelled& states, const char* name, const char* help,
-              const std::function<std::optional<std::string>(const KeyState&)>& value) {
-  Metric metric(out, name, "gauge", help);
-  for (const auto& [label, state] : states) {
-    if (const auto found = value(*state)) metric.add(label, *found);
-  }
-}
-
 /// The time that `better` prefers, among the elements of `list` for which `time` returns one.
 template <typename List, typename Time, typename Better>
 std::optional<std::string> best(const List& list, const Time& time, const Better& better) {
@@ -176,19 +165,34 @@ std::optional<std::string> newest_fence(const KeyState& state) {
   return newest.value > 0 ? std::optional(std::to_string(newest.value)) : std::nullopt;
 }
 
-void add_latches(std::string& out, const Labelled& states) {
-  const auto add = [&](const char* name, const char* help, auto value) {
-    add_each(out, states, name, help, [&](const KeyState& state) {
-      return state.latch ? std::optional(value(*state.latch)) : std::nullopt;
-    });
-  };
-  add("dlock_latch_expected", "How many have to arrive at the latch.",
-      [](const LatchState& latch) { return std::to_string(latch.count); });
-  add("dlock_latch_arrived", "How many have arrived at the latch.",
-      [](const LatchState& latch) { return std::to_string(latch.arrived); });
-  add("dlock_latch_left_seconds", "Time until the latch expires.",
-      [](const LatchState& latch) { return seconds(latch.left); });
-}
+using Sample = std::optional<std::string>;
+
+/// A metric of `inspect` with at most one sample per key.
+struct Gauge {
+  const char* name;
+  const char* help;
+  Sample (*value)(const KeyState&);
+};
+
+constexpr Gauge lock_gauges[] = {
+    {"dlock_holders", "How many owners hold the lock.",
+     [](const KeyState& key) { return Sample(std::to_string(key.holders.size())); }},
+    {"dlock_waiters", "How many wait for the lock.",
+     [](const KeyState& key) { return Sample(std::to_string(key.waiters.size())); }},
+    {"dlock_oldest_holder_seconds", "How long the oldest holder has held it.", oldest_holder},
+    {"dlock_oldest_waiter_seconds", "How long the oldest waiter has waited.", oldest_waiter},
+    {"dlock_lease_left_seconds", "Time left of the lease that expires first.", shortest_lease},
+    {"dlock_fence", "The newest fencing token.", newest_fence},
+};
+
+constexpr Gauge latch_gauges[] = {
+    {"dlock_latch_expected", "How many have to arrive at the latch.",
+     [](const KeyState& key) { return Sample(std::to_string(key.latch->count)); }},
+    {"dlock_latch_arrived", "How many have arrived at the latch.",
+     [](const KeyState& key) { return Sample(std::to_string(key.latch->arrived)); }},
+    {"dlock_latch_left_seconds", "Time until the latch expires.",
+     [](const KeyState& key) { return Sample(seconds(key.latch->left)); }},
+};
 
 }  // namespace
 
@@ -244,26 +248,26 @@ std::string run_metrics(const std::vector<LockKey>& keys, const RunStatus& statu
 
 std::string inspect_metrics(const std::vector<KeyState>& states) {
   // Each key has one sample, even if two keys of foreign clients have the same label.
-  Labelled labelled;
-  for (const KeyState& state : states) labelled.emplace(key_label(state.key), &state);
+  std::map<std::string, const KeyState*> locks;
+  std::map<std::string, const KeyState*> latches;
+  for (const KeyState& state : states) {
+    locks.emplace(key_label(state.key), &state);
+    if (state.latch) latches.emplace(key_label(state.key), &state);
+  }
   std::string out;
-  add_each(out, labelled, "dlock_holders", "How many owners hold the lock.",
-           [](const KeyState& state) { return std::to_string(state.holders.size()); });
-  add_each(out, labelled, "dlock_waiters", "How many wait for the lock.",
-           [](const KeyState& state) { return std::to_string(state.waiters.size()); });
-  add_each(out, labelled, "dlock_oldest_holder_seconds", "How long the oldest holder has held it.",
-           oldest_holder);
-  add_each(out, labelled, "dlock_oldest_waiter_seconds", "How long the oldest waiter has waited.",
-           oldest_waiter);
-  add_each(out, labelled, "dlock_lease_left_seconds", "Time left of the lease that expires first.",
-           shortest_lease);
-  add_each(out, labelled, "dlock_fence", "The newest fencing token.", newest_fence);
+  const auto add = [&out](const Gauge& gauge, const auto& keys) {
+    Metric metric(out, gauge.name, "gauge", gauge.help);
+    for (const auto& [label, state] : keys) {
+      if (const auto value = gauge.value(*state)) metric.add(label, *value);
+    }
+  };
+  for (const Gauge& gauge : lock_gauges) add(gauge, locks);
   Metric kind(out, "dlock_kind", "gauge", "How the lock is held; always 1.");
-  for (const auto& [label, state] : labelled) {
+  for (const auto& [label, state] : locks) {
     if (state->holders.empty()) continue;
     kind.add(label + ",kind=\"" + kind_of(state->holders) + "\"", "1");
   }
-  add_latches(out, labelled);
+  for (const Gauge& gauge : latch_gauges) add(gauge, latches);
   return out;
 }
 

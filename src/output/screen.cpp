@@ -58,23 +58,8 @@ bool is_utf8_locale() {
   return false;
 }
 
-const char* code_of(Tone tone) {
-  switch (tone) {
-    case Tone::title:
-      return "\x1b[1m";
-    case Tone::faint:
-      return "\x1b[2m";
-    case Tone::good:
-      return "\x1b[32m";
-    case Tone::busy:
-      return "\x1b[33m";
-    case Tone::bad:
-      return "\x1b[31m";
-    case Tone::plain:
-      break;
-  }
-  return "";
-}
+/// The codes of ECMA-48, in the order of the tones.
+constexpr const char* tone_codes[] = {"", "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[33m", "\x1b[31m"};
 
 }  // namespace
 
@@ -113,7 +98,7 @@ std::string Screen::fitted(std::string_view text, std::size_t most) const {
 
 std::string Screen::toned(const std::string& text, Tone tone) const {
   if (!colours || tone == Tone::plain || text.empty()) return text;
-  return code_of(tone) + text + "\x1b[0m";
+  return tone_codes[static_cast<std::size_t>(tone)] + text + "\x1b[0m";
 }
 
 Screen screen_at(int fd) {

@@ -173,15 +173,32 @@ Entry entry_of(const Waiter& waiter, const Screen& screen) {
   return entry;
 }
 
-std::string latch_line(const LatchState& latch, const Screen& screen) {
+/// A line below the key: cells in groups, with a comma between two groups.
+std::string facts_line(const std::vector<std::vector<Cell>>& groups, const Screen& screen) {
   Flow flow(screen, entry_indent, narrow_indent);
-  flow.add({"latch"});
-  flow.add(latch.open() ? Cell{"open", Tone::good} : Cell{"shut", Tone::busy});
-  flow.comma();
-  flow.add({arrivals_text(latch)});
-  flow.comma();
-  flow.add({"ends in " + human_duration(latch.left)});
+  for (const auto& group : groups) {
+    for (const Cell& cell : group) flow.add(cell);
+    flow.comma();
+  }
   return flow.text();
+}
+
+std::string latch_line(const LatchState& latch, const Screen& screen) {
+  const Cell state = latch.open() ? Cell{"open", Tone::good} : Cell{"shut", Tone::busy};
+  return facts_line(
+      {{{"latch"}, state}, {{arrivals_text(latch)}}, {{"ends in " + human_duration(latch.left)}}},
+      screen);
+}
+
+std::string last_line(const LastGrant& last, const Screen& screen) {
+  std::vector<std::vector<Cell>> groups{{{"last held by", Tone::faint},
+                                         {place_text(last.who, screen)},
+                                         {"pid " + std::to_string(last.who.pid)},
+                                         {"(" + screen.shown(last.who.command) + ")"}}};
+  if (!last.who.label.empty()) groups.push_back({{"[" + screen.shown(last.who.label) + "]"}});
+  groups.push_back({{"granted " + iso8601(last.acquired_at)}});
+  groups.push_back({{"fence " + std::to_string(last.fence.value)}});
+  return facts_line(groups, screen);
 }
 
 using Row = std::vector<Cell>;
@@ -287,23 +304,6 @@ Row row_of(const KeyState& state, const Screen& screen) {
           first.servers > 0 ? servers_cell(first, "", "") : none,
           waiting,
           latch};
-}
-
-std::string last_line(const LastGrant& last, const Screen& screen) {
-  Flow flow(screen, entry_indent, narrow_indent);
-  flow.add({"last held by", Tone::faint});
-  flow.add({place_text(last.who, screen)});
-  flow.add({"pid " + std::to_string(last.who.pid)});
-  flow.add({"(" + screen.shown(last.who.command) + ")"});
-  flow.comma();
-  if (!last.who.label.empty()) {
-    flow.add({"[" + screen.shown(last.who.label) + "]"});
-    flow.comma();
-  }
-  flow.add({"granted " + iso8601(last.acquired_at)});
-  flow.comma();
-  flow.add({"fence " + std::to_string(last.fence.value)});
-  return flow.text();
 }
 
 }  // namespace

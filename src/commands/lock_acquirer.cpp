@@ -21,53 +21,34 @@
 namespace dlock {
 namespace {
 
-struct Ancestor {
-  pid_t pid;
-  milliseconds age;
-};
-
 milliseconds age_of(const ProcessStat& stat) {
   const auto ticks_a_second = static_cast<std::uint64_t>(sysconf(_SC_CLK_TCK));
   const milliseconds started(stat.started * 1000 / ticks_a_second);
   return passed_since(later(Deadline{}, started));
 }
 
-/// The processes above dlock, without process 1: it started all others, but waits for none in
-/// particular.
-std::vector<Ancestor> ancestors() {
-  constexpr std::size_t deepest = 100;
-  std::vector<Ancestor> above;
-  for (pid_t pid = getppid(); pid > 1 && above.size() < deepest;) {
-    const auto stat = stat_of(pid);
-    above.push_back({pid, stat ? age_of(*stat) : milliseconds::max()});
-    pid = stat ? stat->parent : 0;
-  }
-  return above;
-}
-
-/// Two containers may have the same host name and the same pids. A process that is younger than the
-/// hold, within the error of ticks and two clocks, is not the holder.
-bool may_be_holder(const Ancestor& ancestor, const Holder& holder) {
-  constexpr milliseconds inaccuracy{1000};
-  return ancestor.pid == holder.who.pid && ancestor.age >= holder.held - inaccuracy;
-}
-
 /// The end of the refusal message if a holder is a process that started this one: a script after
 /// `acquire`, or an outer `run` whose DLOCK_OWNER was lost. It may wait for us and never release.
-/// Empty if there is none.
+/// Empty if there is none. Process 1 started all others, but waits for none in particular.
 std::string deadlock_text(const Refusal& refusal) {
+  constexpr milliseconds inaccuracy{1000};  // of ticks and two clocks
+  constexpr int deepest = 100;
   if (refusal.why != Refusal::Reason::held) return "";
   const std::string host = this_process("", "").host;
-  const auto above = ancestors();
-  for (const Holder& holder : refusal.held_by) {
-    const bool here = !holder.kept && holder.who.host == host;
-    const bool started_us = std::any_of(above.begin(), above.end(), [&](const Ancestor& ancestor) {
-      return may_be_holder(ancestor, holder);
-    });
-    if (!here || !started_us) continue;
-    return "; pid " + std::to_string(holder.who.pid) +
-           " started this dlock, so this is a deadlock if it waits for it: release the lock first, "
-           "or give this dlock the holder's DLOCK_OWNER";
+  pid_t pid = getppid();
+  for (int depth = 0; pid > 1 && depth < deepest; ++depth) {
+    const auto stat = stat_of(pid);
+    for (const Holder& holder : refusal.held_by) {
+      // Two containers may have the same host name and the same pids, but a process that is younger
+      // than the hold is not the holder.
+      const bool too_young = stat && age_of(*stat) < holder.held - inaccuracy;
+      const bool here = !holder.kept && holder.who.host == host && holder.who.pid == pid;
+      if (!here || too_young) continue;
+      return "; pid " + std::to_string(pid) +
+             " started this dlock, so this is a deadlock if it waits for it: release the lock "
+             "first, or give this dlock the holder's DLOCK_OWNER";
+    }
+    pid = stat ? stat->parent : 0;
   }
   return "";
 }

@@ -61,14 +61,13 @@ class Acquire {
 
  private:
   LockAcquirer::Result acquire();
-  LockAcquirer::Result enter_once_more(LockAcquirer::Result before);
   static std::optional<WatchedProcess> script_of(const AcquireSettings& settings);
   int start_attach_daemon(const std::vector<Held>& held);
   std::optional<std::string> lost_meanwhile(const std::vector<Held>& held);
   int abandoned();
-  bool give_all_back(const std::vector<Held>& held);
-  void die_if_told(const std::vector<Held>& held);
-  int lost_already();
+  bool release(const std::vector<Held>& held);
+  void die_if_signalled(const std::vector<Held>& held);
+  int lost_after_grant();
 
   const AcquireSettings& settings_;
   const Log& log_;
@@ -92,42 +91,35 @@ std::optional<WatchedProcess> Acquire::script_of(const AcquireSettings& settings
 /// with another token, and the first token is released here.
 LockAcquirer::Result Acquire::acquire() {
   constexpr int most_tries = 3;
+  const auto may_come_late = [this](const Held& each) {
+    return acquiring_.store().may_be_taken_late(each.claim);
+  };
   auto result = acquiring_.acquire();
   for (int tries = 1; tries < most_tries; ++tries) {
-    const auto late = [this](const Held& each) {
-      return acquiring_.store().may_be_taken_late(each.claim);
-    };
-    if (std::none_of(result.held.begin(), result.held.end(), late)) break;
-    result = enter_once_more(std::move(result));
+    if (std::none_of(result.held.begin(), result.held.end(), may_come_late)) break;
+    const auto before = std::move(result.held);
+    try {
+      result = acquiring_.acquire();
+    } catch (const std::exception&) {
+      release(before);
+      throw;
+    }
+    if (release(before) || result.held.empty()) continue;
+    // If both tokens hold the lock, a release by one token does not free it.
+    release(result.held);
+    throw Error(ErrorKind::unavailable, acquiring_.store().name() +
+                                            " did not say that it released an earlier request: no "
+                                            "token is printed");
   }
   return result;
-}
-
-LockAcquirer::Result Acquire::enter_once_more(LockAcquirer::Result before) {
-  LockAcquirer::Result again;
-  try {
-    again = acquiring_.acquire();
-  } catch (const std::exception&) {
-    give_all_back(before.held);
-    throw;
-  }
-  if (give_all_back(before.held) || again.held.empty()) return again;
-  // If both tokens hold the lock, a release by one token does not free it.
-  give_all_back(again.held);
-  throw Error(ErrorKind::unavailable, acquiring_.store().name() +
-                                          " did not say that it released an earlier request: no "
-                                          "token is printed");
 }
 
 int Acquire::operator()() {
   const auto result = acquire();
   if (result.signal) acquiring_.die_of(*result.signal);
   if (result.abandoned) return abandoned();
-  if (result.gave_up) {
-    tell_refusal(log_, *result.gave_up, result.waited);
-    return static_cast<int>(ExitCode::not_acquired);
-  }
-  die_if_told(result.held);
+  if (!result.refused.empty()) return static_cast<int>(ExitCode::not_acquired);
+  die_if_signalled(result.held);
   if (script_) {
     const int code = start_attach_daemon(result.held);
     if (code != 0) return code;
@@ -139,15 +131,15 @@ int Acquire::operator()() {
     const auto text = report(settings_, result.held, acquiring_.fences(result.held));
     if (!write_all(STDOUT_FILENO, text)) {
       const std::string why = std::strerror(errno);
-      give_all_back(result.held);
+      release(result.held);
       throw Error(ErrorKind::host_refused,
                   "cannot write the token, so the lock was released: " + why);
     }
   }
   if (!daemon_) {
-    tell_troubles(log_, acquiring_.store());
+    report_troubles(log_, acquiring_.store());
   } else if (!daemon_->commit()) {
-    return lost_already();
+    return lost_after_grant();
   }
   return 0;
 }
@@ -164,13 +156,13 @@ int Acquire::start_attach_daemon(const std::vector<Held>& held) {
     const auto open = [this] { return open_store(settings_); };
     daemon_.emplace(acquiring_.store_ptr(), open, held, *script_, settings_.stop_signal);
   } catch (const Error&) {
-    give_all_back(held);
+    release(held);
     throw;
   }
   while (true) {
     const auto start = daemon_->await(signals_.fd());
-    if (start == AttachDaemon::Start::lost) return lost_already();
-    die_if_told(held);
+    if (start == AttachDaemon::Start::lost) return lost_after_grant();
+    die_if_signalled(held);
     if (start == AttachDaemon::Start::keeps) return 0;
   }
 }
@@ -182,24 +174,24 @@ std::optional<std::string> Acquire::lost_meanwhile(const std::vector<Held>& held
   try {
     HeldLocks holding(acquiring_.store(), held, log_);
     if (holding.ready_to_start(settings_.ttl / 3)) return std::nullopt;
-    give_all_back(held);
+    release(held);
     return holding.loss_text();
   } catch (const Error&) {
-    give_all_back(held);
+    release(held);
     throw;
   }
 }
 
-void Acquire::die_if_told(const std::vector<Held>& held) {
+void Acquire::die_if_signalled(const std::vector<Held>& held) {
   while (const auto event = signals_.take()) {
     if (!ends_waiting(event->number)) continue;
-    give_all_back(held);
+    release(held);
     acquiring_.die_of(event->number);
   }
 }
 
 /// Returns whether the engine has answered for all locks; a daemon releases them itself.
-bool Acquire::give_all_back(const std::vector<Held>& held) {
+bool Acquire::release(const std::vector<Held>& held) {
   if (!daemon_) return release_all(acquiring_.store(), held, time_to_give_back);
   daemon_->dismiss();
   return true;
@@ -212,7 +204,7 @@ int Acquire::abandoned() {
   return static_cast<int>(ExitCode::not_acquired);
 }
 
-int Acquire::lost_already() {
+int Acquire::lost_after_grant() {
   if (script_->ended()) return abandoned();
   log_.error("lost the lock just after it was acquired: " + acquiring_.store().name() +
              " no longer has it");

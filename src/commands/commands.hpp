@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cerrno>
+
 #include "base/error.hpp"
 #include "config/settings.hpp"
 #include "output/log.hpp"
@@ -20,5 +22,10 @@ int carry_out(const GuardSettings& settings, const Log& log);
 
 /// Writes the --metrics file and the --status-fd of a `run` whose settings are invalid (`error`).
 void report_unusable_settings(const CommandLine& line, const Error& error);
+
+/// dlock's exit code if COMMAND could not be executed; `error` is the errno of exec.
+constexpr ExitCode exec_exit_code(int error) {
+  return error == ENOENT ? ExitCode::not_found : ExitCode::not_executable;
+}
 
 }  // namespace dlock

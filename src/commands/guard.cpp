@@ -4,9 +4,9 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "commands/commands.hpp"
-#include "commands/exec_error.hpp"
 #include "commands/open_store.hpp"
 #include "local/fence_register_file.hpp"
+#include "output/sentences.hpp"
 #include "supervise/supervise.hpp"
 
 namespace dlock {
@@ -34,9 +34,8 @@ int run_guarded(const GuardSettings& settings, const Log& log, Signals& signals)
   const Ending ending = supervise(child, signals, Terms());
   const ChildEnd& end = ending.child;
   if (end.exec_error) {
-    const NotStarted told = not_started(program.argv.front(), *end.exec_error);
-    log.error(told.reason);
-    return static_cast<int>(told.exit_code);
+    log.error(exec_error_text(program.argv.front(), *end.exec_error));
+    return static_cast<int>(exec_exit_code(*end.exec_error));
   }
   if (end.signal) die_of(*end.signal);
   return end.exit_code.value();
@@ -51,8 +50,7 @@ std::string of_another_engine(Fence fence, Fence largest) {
   const bool counts_changes = fence.value > 0 && fence.value < most_of_changes;
   if (largest.value < least_of_a_clock || !counts_changes) return "";
   return " (after a move of the locks to etcd or ZooKeeper, whose fences are smaller, begin with a "
-         "new "
-         "state)";
+         "new state)";
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ class HeldLocks::LeaseMonitor final : public StopSource {
 };
 
 void HeldLocks::LeaseMonitor::tell(const LockKey& key, const QuorumMargin& margin) const {
-  if (takes_a_line(STDERR_FILENO)) tell_margin(holding_.log_, key, margin);
+  if (takes_a_line(STDERR_FILENO)) report_margin(holding_.log_, key, margin);
 }
 
 /// The same for holds that live with this process. They end early only if they are evicted, which
@@ -145,7 +145,7 @@ Deadline HeldLocks::granted_until() const {
   return until;
 }
 
-void HeldLocks::keep(pid_t command, std::atomic<BootClock::rep>* safe_until) {
+void HeldLocks::start_renewing(pid_t command, std::atomic<BootClock::rep>* safe_until) {
   if (needs_renewal()) {
     for (Held& held : held_) held.claim.who.command_pid = command;
   } else {
@@ -193,7 +193,7 @@ std::string HeldLocks::loss_text() const {
   return loss ? lost_text(loss->key, loss->reason) : std::string("lost the lock: ") + not_in_time;
 }
 
-void HeldLocks::stop_keeping(bool lost) {
+void HeldLocks::stop_renewing(bool lost) {
   if (!renewer_) return;
   if (const auto loss = renewer_->loss(); loss || !lost) loss_ = loss;
   held_ = renewer_->stop();
@@ -227,27 +227,27 @@ std::string HeldLocks::outlive_by(const std::vector<Survivor>& survivors) {
   return survivors.size() == 1 ? "and ends when that does" : "and ends when they do";
 }
 
-HeldLocks::GivenBack HeldLocks::give_back(ReleaseMode mode) {
-  auto worst = GivenBack::all;
+HeldLocks::Outcome HeldLocks::release(ReleaseMode mode) {
+  auto worst = Outcome::released;
   // Reported after all releases: a blocked stderr must not delay the next release.
   std::vector<std::string> troubles;
-  for (const Held& held : held_) worst = std::max(worst, give_back(held, mode, troubles));
+  for (const Held& held : held_) worst = std::max(worst, release(held, mode, troubles));
   for (const std::string& trouble : troubles) log_.error(trouble);
-  tell_troubles(log_, store_);
+  report_troubles(log_, store_);
   return worst;
 }
 
-HeldLocks::GivenBack HeldLocks::give_back(const Held& held, ReleaseMode mode,
-                                          std::vector<std::string>& troubles) {
+HeldLocks::Outcome HeldLocks::release(const Held& held, ReleaseMode mode,
+                                      std::vector<std::string>& troubles) {
   const Claim& claim = held.claim;
   const std::string key = escaped(claim.key.text);
   const auto now = BootClock::now();
   const auto lost = [&](const std::optional<Who>& by) {
-    if (loss_ && loss_->final) return GivenBack::was_lost;
+    if (loss_ && loss_->final) return Outcome::was_lost;
     troubles.push_back(key + " was no longer held when it was to be released" +
                        (by ? ": " + evicted_by_text(*by) : ""));
     if (by) loss_ = Loss{claim.key, true, true, evicted_by_text(*by), by};
-    return GivenBack::was_lost;
+    return Outcome::was_lost;
   };
   if (now >= held.grant.lease.valid_until) return lost({});
   const auto until = std::min(later(now, longest_release), held.grant.lease.valid_until);
@@ -256,10 +256,10 @@ HeldLocks::GivenBack HeldLocks::give_back(const Held& held, ReleaseMode mode,
     const bool by_lease = dlock::needs_renewal(store_, claim);
     troubles.push_back("could not release " + key + ", which ends with " +
                        (by_lease ? "its lease: " : "this dlock: ") + error->what());
-    return GivenBack::unknown;
+    return Outcome::unknown;
   }
   const auto& answer = std::get<ReleaseResult>(end);
-  return answer.outcome == Released::yes ? GivenBack::all : lost(answer.evicted_by);
+  return answer.outcome == Released::yes ? Outcome::released : lost(answer.evicted_by);
 }
 
 }  // namespace dlock

@@ -29,31 +29,31 @@ class HeldLocks {
   /// Starts to renew leases, or to watch holds without one. Called once the command's process
   /// exists, so that dlock forks with a single thread. `command` is that process, which other
   /// clients see; `safe_until` as in LeaseRenewer.
-  void keep(pid_t command, std::atomic<BootClock::rep>* safe_until = nullptr);
-  /// No lease expires before this moment; to be used before keep().
+  void start_renewing(pid_t command, std::atomic<BootClock::rep>* safe_until = nullptr);
+  /// No lease expires before this moment; to be used before start_renewing().
   Deadline granted_until() const;
   void renew_now();
   /// The message about the locks when dlock is stopped (^Z).
   std::string stop_text() const;
-  /// Null before keep() and after stop_keeping().
+  /// Null before start_renewing() and after stop_renewing().
   const StopSource* stop_source() const;
   std::string loss_text() const;
-  /// True if the renewer or the server has reported a loss; valid after stop_keeping().
+  /// True if the renewer or the server has reported a loss; valid after stop_renewing().
   bool is_lost() const { return loss_ && loss_->final; }
-  /// The client that evicted a hold, if known; valid after stop_keeping().
+  /// The client that evicted a hold, if known; valid after stop_renewing().
   std::optional<Who> evicted_by() const;
 
   /// `lost`: the renewer or a deadline has shown a loss.
-  void stop_keeping(bool lost);
+  void stop_renewing(bool lost);
 
-  /// Replaces give_back() if `survivors` outlive dlock: records their process group, and returns
+  /// Replaces release() if `survivors` outlive dlock: records their process group, and returns
   /// the text that says how long the key stays taken.
   std::string outlive_by(const std::vector<Survivor>& survivors);
 
-  enum class GivenBack { all, was_lost, unknown };
-  /// Releases the locks; to be called after stop_keeping(). Repeats until answered, until the
+  enum class Outcome { released, was_lost, unknown };
+  /// Releases the locks; to be called after stop_renewing(). Repeats until answered, until the
   /// leases expire, or for 2 s, and reports everything except full success.
-  GivenBack give_back(ReleaseMode mode);
+  Outcome release(ReleaseMode mode);
 
  private:
   class LeaseMonitor;
@@ -63,7 +63,7 @@ class HeldLocks {
   std::optional<bool> is_evicted();
   void lost(const Claim& claim, const std::optional<Who>& evicted_by);
 
-  GivenBack give_back(const Held& held, ReleaseMode mode, std::vector<std::string>& troubles);
+  Outcome release(const Held& held, ReleaseMode mode, std::vector<std::string>& troubles);
 
   Store& store_;
   std::vector<Held> held_;

@@ -7,7 +7,7 @@
 #include "base/text.hpp"
 #include "commands/commands.hpp"
 #include "commands/open_store.hpp"
-#include "commands/wait_log.hpp"
+#include "commands/wait_reporter.hpp"
 #include "lock/await_latch.hpp"
 #include "output/json.hpp"
 #include "output/sentences.hpp"
@@ -23,29 +23,25 @@ class LatchReporter final : public LatchListener {
   void waiting(const LatchState& state) override {
     waited_ = true;
     log_.notice("waiting: " + latch_text(key_, state));
-    lines_.begin(line_of(state));
+    lines_.begin(key_, line_of(state));
   }
   void still_waiting(const LatchState& state) override { lines_.change(line_of(state)); }
-  void server_lost(const std::string& why) override {
-    log_.notice(server_lost_text(why, "waiting"));
-    lines_.change_for_long(
-        [this](milliseconds waited) { return waiting_in_vain_text(key_, waited, Screen{}); });
-  }
-  void server_back(milliseconds away) override { log_.notice(server_back_text(away, "waiting")); }
+  void server_lost(const std::string& why) override { lines_.server_lost(why); }
+  void server_back(milliseconds away) override { lines_.server_back(away); }
 
   bool has_waited() const { return waited_; }
-  void hush() { lines_.end(); }
+  void end() { lines_.end(); }
 
  private:
-  WaitLog::Text line_of(const LatchState& state) const {
-    return [this, state](milliseconds waited) {
+  WaitReporter::Text line_of(const LatchState& state) const {
+    return [this, state](milliseconds waited, const Screen&) {
       return "waiting " + human_duration(waited) + " for " + latch_text(key_, state);
     };
   }
 
   const LockKey& key_;
   const Log& log_;
-  WaitLog lines_;
+  WaitReporter lines_;
   bool waited_ = false;
 };
 
@@ -105,17 +101,17 @@ int Latch::arrive() {
 
 int Latch::wait() {
   Signals signals;
-  LatchReporter teller(key_, log_);
+  LatchReporter reporter(key_, log_);
   bool reached = false;
   while (true) {
     auto left = settings_.wait;
     if (left) left = std::max(milliseconds(0), *left - passed_since(begun_));
-    const auto result = await_latch(*latches_, key_, left, signals.fd(), teller, reached);
+    const auto result = await_latch(*latches_, key_, left, signals.fd(), reporter, reached);
     reached = result.reached;
-    teller.hush();
+    reporter.end();
     switch (result.end) {
       case LatchWait::End::open:
-        if (teller.has_waited()) log_.notice(opened_text(result.state));
+        if (reporter.has_waited()) log_.notice(opened_text(result.state));
         report(result.state);
         return 0;
       case LatchWait::End::gone:

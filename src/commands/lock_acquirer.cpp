@@ -14,17 +14,12 @@
 #include "base/text.hpp"
 #include "base/wait.hpp"
 #include "commands/open_store.hpp"
-#include "commands/wait_log.hpp"
+#include "commands/wait_reporter.hpp"
 #include "lock/grant.hpp"
 #include "output/sentences.hpp"
 
 namespace dlock {
 namespace {
-
-struct Ancestor {
-  pid_t pid;
-  milliseconds age;
-};
 
 milliseconds age_of(const ProcessStat& stat) {
   const auto ticks_a_second = static_cast<std::uint64_t>(sysconf(_SC_CLK_TCK));
@@ -32,107 +27,95 @@ milliseconds age_of(const ProcessStat& stat) {
   return passed_since(later(Deadline{}, started));
 }
 
-/// The processes above dlock, without process 1: it started all others, but waits for none in
-/// particular.
-std::vector<Ancestor> ancestors() {
-  constexpr std::size_t deepest = 100;
-  std::vector<Ancestor> above;
-  for (pid_t pid = getppid(); pid > 1 && above.size() < deepest;) {
-    const auto stat = stat_of(pid);
-    above.push_back({pid, stat ? age_of(*stat) : milliseconds::max()});
-    pid = stat ? stat->parent : 0;
-  }
-  return above;
-}
-
-/// Two containers may have the same host name and the same pids. A process that is younger than the
-/// hold, within the error of ticks and two clocks, is not the holder.
-bool may_be_holder(const Ancestor& ancestor, const Holder& holder) {
-  constexpr milliseconds inaccuracy{1000};
-  return ancestor.pid == holder.who.pid && ancestor.age >= holder.held - inaccuracy;
-}
-
 /// The end of the refusal message if a holder is a process that started this one: a script after
 /// `acquire`, or an outer `run` whose DLOCK_OWNER was lost. It may wait for us and never release.
-/// Empty if there is none.
+/// Empty if there is none. Process 1 started all others, but waits for none in particular.
 std::string deadlock_text(const Refusal& refusal) {
+  constexpr milliseconds inaccuracy{1000};  // of ticks and two clocks
+  constexpr int deepest = 100;
   if (refusal.why != Refusal::Reason::held) return "";
   const std::string host = this_process("", "").host;
-  const auto above = ancestors();
-  for (const Holder& holder : refusal.held_by) {
-    const bool here = !holder.kept && holder.who.host == host;
-    const bool started_us = std::any_of(above.begin(), above.end(), [&](const Ancestor& ancestor) {
-      return may_be_holder(ancestor, holder);
-    });
-    if (!here || !started_us) continue;
-    return "; pid " + std::to_string(holder.who.pid) +
-           " started this dlock, so this is a deadlock if it waits for it: release the lock first, "
-           "or give this dlock the holder's DLOCK_OWNER";
+  pid_t pid = getppid();
+  for (int depth = 0; pid > 1 && depth < deepest; ++depth) {
+    const auto stat = stat_of(pid);
+    for (const Holder& holder : refusal.held_by) {
+      // Two containers may have the same host name and the same pids, but a process that is younger
+      // than the hold is not the holder.
+      const bool too_young = stat && age_of(*stat) < holder.held - inaccuracy;
+      const bool here = !holder.kept && holder.who.host == host && holder.who.pid == pid;
+      if (!here || too_young) continue;
+      return "; pid " + std::to_string(pid) +
+             " started this dlock, so this is a deadlock if it waits for it: release the lock "
+             "first, or give this dlock the holder's DLOCK_OWNER";
+    }
+    pid = stat ? stat->parent : 0;
   }
   return "";
 }
 
-class WaitReporter final : public AcquireListener {
+WaitReporter::Text line_of(const LockKey& key, Refusal refusal) {
+  return [key, refusal = std::move(refusal), as_of = BootClock::now()](
+             milliseconds waited, const Screen& screen) mutable {
+    age_by(refusal.held_by, passed_since(std::exchange(as_of, BootClock::now())));
+    return waiting_text(key, refusal, waited, screen);
+  };
+}
+
+class AcquireReporter final : public AcquireListener {
  public:
-  WaitReporter(const Log& log, WaitStatus* line, const LockAcquirer::OnWaiting& on_waiting)
-      : log_(log), line_(line), lines_(log), on_waiting_(on_waiting) {}
-  ~WaitReporter() override { hush(); }
+  AcquireReporter(const Log& log, WaitReporter::Look look,
+                  const LockAcquirer::OnWaiting& on_waiting)
+      : log_(log), lines_(log, std::move(look)), on_waiting_(on_waiting) {}
 
   void waiting(const LockKey& key, const Refusal& refusal) override {
     if (on_waiting_) on_waiting_(key, refusal);
     // The status line of a terminal says the same, but a background job shows none until `fg`.
     const std::string deadlock = deadlock_text(refusal);
     const bool needs_words = refusal.unordered || !deadlock.empty();
-    if (line_ == nullptr || needs_words || !in_foreground(STDERR_FILENO)) {
+    if (!lines_.on_terminal() || needs_words || !in_foreground(STDERR_FILENO)) {
       log_.notice("waiting: " + refusal_text(key, refusal) + deadlock + order_text(refusal));
     }
-    line_ != nullptr ? line_->begin(key, refusal) : lines_.begin(line_of(key, refusal));
-    key_ = key;
+    lines_.begin(key, line_of(key, refusal));
   }
   void still_waiting(const LockKey& key, const Refusal& refusal) override {
-    line_ != nullptr ? line_->news(refusal) : lines_.change(line_of(key, refusal));
+    lines_.change(line_of(key, refusal));
   }
-  void let_in(const LockKey& key, milliseconds waited) override {
-    hush();
+  void on_acquired(const LockKey& key, milliseconds waited) override {
+    lines_.end();
     log_.notice(escaped(key.text) + " acquired after " + human_duration(waited));
   }
-  void server_lost(const std::string& why) override {
-    tell(server_lost_text(why, "waiting"), true);
-  }
-  void server_back(milliseconds away) override { tell(server_back_text(away, "waiting"), false); }
-  /// Ends the line: from here on the terminal belongs to other output.
-  void hush() {
-    if (line_ != nullptr) line_->end();
-    lines_.end();
-  }
+  void server_lost(const std::string& why) override { lines_.server_lost(why); }
+  void server_back(milliseconds away) override { lines_.server_back(away); }
+  /// From here on the terminal belongs to other output.
+  void end() { lines_.end(); }
 
  private:
-  static WaitLog::Text line_of(const LockKey& key, Refusal refusal) {
-    return [key, refusal, as_of = BootClock::now()](milliseconds waited) mutable {
-      age_by(refusal.held_by, passed_since(std::exchange(as_of, BootClock::now())));
-      return waiting_text(key, refusal, waited, Screen{});
-    };
-  }
-
-  void tell(const std::string& text, bool away) {
-    if (line_ == nullptr) {
-      if (away && !key_.text.empty()) {
-        lines_.change_for_long([key = key_](milliseconds waited) {
-          return waiting_in_vain_text(key, waited, Screen{});
-        });
-      }
-      return log_.notice(text);
-    }
-    line_->away(away);
-    line_->aside([&] { log_.notice(text); });
-  }
-
   const Log& log_;
-  WaitStatus* line_;  ///< null if no terminal shows it
-  WaitLog lines_;     ///< silent if a terminal shows `line_`
+  WaitReporter lines_;
   const LockAcquirer::OnWaiting& on_waiting_;
-  LockKey key_;  ///< the key that is waited for
 };
+
+/// The refusal that the waiter would get for this state if it asked now.
+Refusal as_refused(const KeyState& state, const Owner& owner, const Who& who) {
+  Refusal refusal;
+  refusal.held_by = state.holders;
+  refusal.holders = state.holders.size();
+  refusal.unordered = !state.holders.empty() && !state.holders.front().library.empty();
+  refusal.waiting = state.waiters.size();
+  const auto self = std::find_if(state.waiters.begin(), state.waiters.end(), [&](const auto& each) {
+    return each.owner == owner.text && each.who == who;
+  });
+  refusal.ahead = static_cast<std::size_t>(self - state.waiters.begin());
+  return refusal;
+}
+
+/// Reports on stderr why the lock was not acquired, unless -q.
+void report_refusal(const Log& log, const GaveUp& gave_up, milliseconds waited) {
+  const std::string text = refusal_text(gave_up.key, gave_up.refusal);
+  const bool superseded = gave_up.refusal.why == Refusal::Reason::superseded;
+  const std::string begin = superseded ? "left the queue after " : "not acquired within ";
+  log.notice(gave_up.waited ? begin + human_duration(waited) + ": " + text : text);
+}
 
 }  // namespace
 
@@ -174,9 +157,13 @@ void LockAcquirer::name_waiter_ahead(const LockKey& key, Refusal& refusal) {
 
 LockAcquirer::Result LockAcquirer::acquire() {
   const bool seen = !settings_.quiet && !settings_.verbose && screen_at(STDERR_FILENO).moves_cursor;
-  std::optional<WaitStatus> line;
-  if (seen) line.emplace([this] { return open_store(settings_); }, owner_, terms_.who);
-  WaitReporter teller(log_, line ? &*line : nullptr, on_waiting_);
+  StorePtr second;  // only the thread that draws uses it
+  const auto look = [&](const LockKey& key, const CallOptions& call_options) {
+    if (!second) second = open_store(settings_);
+    const auto states = second->inspect({{key}, {}}, call_options);
+    return line_of(key, as_refused(states.front(), owner_, terms_.who));
+  };
+  AcquireReporter reporter(log_, seen ? look : WaitReporter::Look(), terms_.on_waiting);
   const int fds[] = {signals_.fd(), terms_.abandon_fd};
   std::optional<AnyOf> either;
   if (terms_.abandon_fd >= 0) either.emplace(fds);
@@ -190,8 +177,8 @@ LockAcquirer::Result LockAcquirer::acquire() {
     terms.cancel_fd = either ? either->fd() : signals_.fd();
     terms.unconfirmed = terms_.unconfirmed;
     terms.open_second = [this] { return open_store(settings_, log_); };
-    Acquired acquired = dlock::acquire(*store_, claims(), terms, teller);
-    teller.hush();
+    Acquired acquired = dlock::acquire(*store_, claims(), terms, reporter);
+    reporter.end();
     Result result;
     result.waited = passed_since(*begun_);
     if (auto* held = std::get_if<std::vector<Held>>(&acquired)) {
@@ -200,13 +187,14 @@ LockAcquirer::Result LockAcquirer::acquire() {
         log_.detail("holding " + escaped(each.claim.key.text) + " at " + store_->name() +
                     fence_text(each.grant.fence) + ", after " + human_duration(result.waited));
         const auto& margin = each.grant.margin;
-        if (margin && margin->held < margin->servers) tell_margin(log_, each.claim.key, *margin);
+        if (margin && margin->held < margin->servers) report_margin(log_, each.claim.key, *margin);
       }
       return result;
     }
     if (auto* gave_up = std::get_if<GaveUp>(&acquired)) {
-      result.gave_up = std::move(*gave_up);
-      name_waiter_ahead(result.gave_up->key, result.gave_up->refusal);
+      name_waiter_ahead(gave_up->key, gave_up->refusal);
+      report_refusal(log_, *gave_up, result.waited);
+      result.refused = refusal_text(gave_up->key, gave_up->refusal);
       return result;
     }
     reached = std::get<Interrupted>(acquired).reached;
@@ -251,22 +239,15 @@ void LockAcquirer::die_of(int signal) {
   dlock::die_of(signal);
 }
 
-void tell_margin(const Log& log, const LockKey& key, const QuorumMargin& margin) {
+void report_margin(const Log& log, const LockKey& key, const QuorumMargin& margin) {
   const std::string text = margin_text(key, margin);
   margin.held <= margin.needed || margin.misnamed ? log.notice(text) : log.detail(text);
 }
 
-void tell_troubles(const Log& log, Store& store) {
+void report_troubles(const Log& log, Store& store) {
   for (const Error& each : store.take_troubles()) {
     each.kind() == ErrorKind::usage ? log.notice(each.what()) : log.detail(each.what());
   }
-}
-
-void tell_refusal(const Log& log, const GaveUp& gave_up, milliseconds waited) {
-  const std::string text = refusal_text(gave_up.key, gave_up.refusal);
-  const bool superseded = gave_up.refusal.why == Refusal::Reason::superseded;
-  const std::string begin = superseded ? "left the queue after " : "not acquired within ";
-  log.notice(gave_up.waited ? begin + human_duration(waited) + ": " + text : text);
 }
 
 }  // namespace dlock

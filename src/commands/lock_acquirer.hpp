@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "config/settings.hpp"
@@ -16,6 +17,7 @@ namespace dlock {
 /// wait, and ends it on a signal.
 class LockAcquirer {
  public:
+  using OnWaiting = std::function<void(const LockKey&, const Refusal&)>;
   /// The options in which the two commands differ.
   struct Terms {
     Who who;  ///< the holder that other clients see
@@ -23,16 +25,13 @@ class LockAcquirer {
     int abandon_fd = -1;  ///< readable when the lock is no longer needed; -1: never
     milliseconds min_hold{0};
     bool unconfirmed = false;  ///< as in AcquireTerms
+    OnWaiting on_waiting{};    ///< called whenever a wait begins; may be empty
   };
   LockAcquirer(const ClaimSettings& settings, const Log& log, Signals& signals, Terms terms);
 
-  /// Called whenever a wait begins.
-  using OnWaiting = std::function<void(const LockKey&, const Refusal&)>;
-  void on_waiting(OnWaiting call) { on_waiting_ = std::move(call); }
-
   struct Result {
-    std::vector<Held> held;  ///< in byte order of the keys; empty if not acquired
-    std::optional<GaveUp> gave_up;
+    std::vector<Held> held;     ///< in byte order of the keys; empty if not acquired
+    std::string refused;        ///< why the lock was not acquired; reported already
     std::optional<int> signal;  ///< the signal that ended the wait
     bool abandoned = false;     ///< abandon_fd ended the wait
     milliseconds waited{0};
@@ -64,7 +63,6 @@ class LockAcquirer {
   const Terms terms_;
   Owner owner_;
   StorePtr store_;
-  OnWaiting on_waiting_;
   std::optional<Deadline> begun_;  ///< the start of the first acquire()
 };
 
@@ -73,12 +71,9 @@ std::optional<std::string> fence_list(const std::vector<LockFence>& locks);
 
 /// Reports how many of several servers have the lock: always with -v; otherwise, unless -q, only if
 /// no more of them may fail or some are misnamed.
-void tell_margin(const Log& log, const LockKey& key, const QuorumMargin& margin);
+void report_margin(const Log& log, const LockKey& key, const QuorumMargin& margin);
 
 /// Reports the errors of single servers: misnamed ones unless -q, all others with -v.
-void tell_troubles(const Log& log, Store& store);
-
-/// Reports on stderr why the lock was not acquired, unless -q.
-void tell_refusal(const Log& log, const GaveUp& gave_up, milliseconds waited);
+void report_troubles(const Log& log, Store& store);
 
 }  // namespace dlock

@@ -30,11 +30,11 @@ namespace {
 
 /// Writes a line for -v about a step, or drops it if stderr would block: a thread that renews a
 /// lease must not wait for a reader.
-void tell_step(const Log& log, const std::string& text);
+void report_step(const Log& log, const std::string& text);
 
 /// Returns `store` with a trace: for each step, the request, the answer and the time it took. Any
 /// thread may use it.
-StorePtr told(StorePtr store, const Log& log);
+StorePtr traced(StorePtr store, const Log& log);
 
 /// The time that a step took, for the end of its line.
 class Taken {
@@ -127,17 +127,17 @@ class TracingStore final : public Store {
     return "renewed " + escaped(key.text) + " for " + human_duration(grant.lease.length);
   }
 
-  void tell(const std::string& text) const { tell_step(log_, text); }
+  void tell(const std::string& text) const { report_step(log_, text); }
 
   StorePtr store_;
   const Log log_;
 };
 
-void tell_step(const Log& log, const std::string& text) {
+void report_step(const Log& log, const std::string& text) {
   if (takes_a_line(STDERR_FILENO)) log.detail(text);
 }
 
-StorePtr told(StorePtr store, const Log& log) {
+StorePtr traced(StorePtr store, const Log& log) {
   return std::make_unique<TracingStore>(std::move(store), log);
 }
 
@@ -234,9 +234,9 @@ StorePtr open_store(const StoreTerms& terms) { return open_any(terms, {}); }
 StorePtr open_store(const StoreTerms& terms, const Log& log) {
   if (!terms.settings.verbose) return open_store(terms);
   const auto on_link = [log](const Endpoint& to, std::chrono::nanoseconds took) {
-    tell_step(log, "connected to " + to.name() + " in " + exact_duration(took));
+    report_step(log, "connected to " + to.name() + " in " + exact_duration(took));
   };
-  return told(open_any(terms, on_link), log);
+  return traced(open_any(terms, on_link), log);
 }
 
 CallOptions inspect_call(const ServerSettings& settings, const std::vector<std::string>& patterns) {

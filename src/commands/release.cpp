@@ -111,7 +111,7 @@ int carry_out(const ReleaseSettings& settings, const Log& log) {
     return settings.force ? evict_holders(*store, settings, key, log)
                           : give_up_hold(*store, settings, key, log);
   });
-  tell_troubles(log, *store);
+  report_troubles(log, *store);
   return code;
 }
 

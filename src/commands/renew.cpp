@@ -26,7 +26,7 @@ int carry_out(const RenewSettings& settings, const Log& log) {
     log.error(not_held_by_token_text(key, by));
     return ExitCode::lost;
   });
-  tell_troubles(log, *store);
+  report_troubles(log, *store);
   return code;
 }
 

@@ -11,7 +11,6 @@
 #include "base/text.hpp"
 #include "base/wait.hpp"
 #include "commands/commands.hpp"
-#include "commands/exec_error.hpp"
 #include "commands/held_locks.hpp"
 #include "commands/lock_acquirer.hpp"
 #include "commands/run_report.hpp"
@@ -61,10 +60,11 @@ class Run {
                    {.who = this_process(base_name(settings.command_argv.front()), settings.label),
                     .upkeep = Liveness::process,
                     .min_hold = settings.min_hold.value_or(milliseconds(0)),
-                    .unconfirmed = true}) {
+                    .unconfirmed = true,
+                    .on_waiting = [this](const LockKey& key, const Refusal& refusal) {
+                      report_.waiting(key, refusal);
+                    }}) {
     report_.begin(acquiring_.store().name());
-    acquiring_.on_waiting(
-        [this](const LockKey& key, const Refusal& refusal) { report_.waiting(key, refusal); });
   }
 
   int operator()();
@@ -72,17 +72,17 @@ class Run {
  private:
   int hold_and_run(std::vector<Held> held);
   void start_child(std::optional<Child>& child, HeldLocks& holding);
-  void keep_or_stop(Child& child, HeldLocks& holding, std::optional<Watchdog>& watchdog);
+  void renew_or_stop(Child& child, HeldLocks& holding, std::optional<Watchdog>& watchdog);
   bool stops_on_loss() const { return settings_.on_lost == OnLost::stop; }
   Terms terms(HeldLocks& holding, std::optional<Watchdog>& watchdog);
   Program program(const HeldLocks& holding) const;
   std::optional<int> signal_before_start();
   int lost_before_start(HeldLocks& holding);
-  int not_acquired(const GaveUp& gave_up);
+  int not_acquired(const std::string& why);
   int interrupted(int signal);
   int finished(Ending ending, HeldLocks& holding);
   int not_started(int error, HeldLocks& holding);
-  HeldLocks::GivenBack give_back(HeldLocks& holding, ReleaseMode mode);
+  HeldLocks::Outcome release(HeldLocks& holding, ReleaseMode mode);
   void leave_to_expire(const std::vector<Survivor>& survivors, HeldLocks& holding);
   void describe(const Ending& ending, const HeldLocks& holding);
   int done(int exit_code);
@@ -94,7 +94,7 @@ class Run {
   LockAcquirer acquiring_;
   RunStatus status_;
   bool released_ = false;
-  bool loss_is_told_ = false;
+  bool loss_reported_ = false;
 };
 
 int Run::operator()() {
@@ -102,7 +102,7 @@ int Run::operator()() {
     auto result = acquiring_.acquire();
     status_.waited = result.waited;
     if (result.signal) return interrupted(*result.signal);
-    if (result.gave_up) return not_acquired(*result.gave_up);
+    if (!result.refused.empty()) return not_acquired(result.refused);
     return hold_and_run(std::move(result.held));
   } catch (const Error& error) {
     if (status_.locks.empty()) status_.waited = acquiring_.waited();
@@ -116,7 +116,7 @@ int Run::operator()() {
 int Run::hold_and_run(std::vector<Held> held) {
   const auto granted = BootClock::now();
   status_.locks = acquiring_.fences(held);
-  report_.acquired(status_.locks);
+  report_.acquired(status_);
   std::optional<Watchdog> watchdog;
   HeldLocks holding(acquiring_.store(), std::move(held), log_);
   std::optional<Child> child;
@@ -128,16 +128,16 @@ int Run::hold_and_run(std::vector<Held> held) {
                          return running_processes(work);
                        });
     if (const auto signal = signal_before_start()) {
-      give_back(holding, ReleaseMode::ignore_floor);
+      release(holding, ReleaseMode::ignore_floor);
       return interrupted(*signal);
     }
     start_child(child, holding);
     if (!child) return lost_before_start(holding);
   } catch (const std::exception&) {
-    give_back(holding, ReleaseMode::ignore_floor);
+    release(holding, ReleaseMode::ignore_floor);
     throw;
   }
-  keep_or_stop(*child, holding, watchdog);
+  renew_or_stop(*child, holding, watchdog);
   Ending ending = supervise(*child, signals_, terms(holding, watchdog));
   if (watchdog) watchdog->dismiss();
   if (watchdog && watchdog->has_killed()) ending.why = Ending::Reason::lost;
@@ -161,9 +161,10 @@ void Run::start_child(std::optional<Child>& child, HeldLocks& holding) {
 }
 
 /// If the renewal cannot start, stops the command as if its lock were lost.
-void Run::keep_or_stop(Child& child, HeldLocks& holding, std::optional<Watchdog>& watchdog) {
+void Run::renew_or_stop(Child& child, HeldLocks& holding, std::optional<Watchdog>& watchdog) {
   try {
-    holding.keep(child.pid(), watchdog && stops_on_loss() ? &watchdog->safe_until() : nullptr);
+    holding.start_renewing(child.pid(),
+                           watchdog && stops_on_loss() ? &watchdog->safe_until() : nullptr);
   } catch (const std::exception&) {
     const LeaseEnd lease(holding.granted_until());
     Terms at_once;
@@ -174,7 +175,7 @@ void Run::keep_or_stop(Child& child, HeldLocks& holding, std::optional<Watchdog>
     at_once.loss = &lease;
     const Ending ending = supervise(child, signals_, at_once);
     if (ending.survivors.empty()) {
-      give_back(holding, ReleaseMode::normal);
+      release(holding, ReleaseMode::normal);
     } else {
       leave_to_expire(ending.survivors, holding);
     }
@@ -193,12 +194,10 @@ Terms Run::terms(HeldLocks& holding, std::optional<Watchdog>& watchdog) {
   terms.wait_tree = settings_.wait_tree;
   if (watchdog) terms.watchdog = &*watchdog;
   terms.on_loss = [&] {
-    loss_is_told_ = takes_a_line(STDERR_FILENO);
-    if (loss_is_told_) log_.warning(holding.loss_text() + "; COMMAND runs on (--on-lost ignore)");
-    RunStatus so_far;
-    so_far.locks = status_.locks;
-    so_far.reason = holding.loss_text();
-    report_.lost(so_far);
+    loss_reported_ = takes_a_line(STDERR_FILENO);
+    if (loss_reported_) log_.warning(holding.loss_text() + "; COMMAND runs on (--on-lost ignore)");
+    status_.reason = holding.loss_text();
+    report_.lost(status_);
   };
   terms.before_stop = [&] {
     holding.renew_now();
@@ -239,15 +238,14 @@ int Run::lost_before_start(HeldLocks& holding) {
   status_.outcome = "lost";
   status_.reason = holding.loss_text();
   status_.evicted_by = holding.evicted_by();
-  give_back(holding, ReleaseMode::ignore_floor);
+  release(holding, ReleaseMode::ignore_floor);
   log_.error(status_.reason + "; COMMAND was not started");
   return done(static_cast<int>(ExitCode::lost));
 }
 
-int Run::not_acquired(const GaveUp& gave_up) {
-  tell_refusal(log_, gave_up, status_.waited);
+int Run::not_acquired(const std::string& why) {
   status_.outcome = "not-acquired";
-  status_.reason = refusal_text(gave_up.key, gave_up.refusal);
+  status_.reason = why;
   return done(settings_.conflict_exit_code.value_or(static_cast<int>(ExitCode::not_acquired)));
 }
 
@@ -259,29 +257,28 @@ int Run::interrupted(int signal) {
 }
 
 int Run::not_started(int error, HeldLocks& holding) {
-  const NotStarted told = dlock::not_started(settings_.command_argv.front(), error);
   status_.outcome = "not-started";
-  status_.reason = told.reason;
-  give_back(holding, ReleaseMode::ignore_floor);
+  status_.reason = exec_error_text(settings_.command_argv.front(), error);
+  release(holding, ReleaseMode::ignore_floor);
   log_.error(status_.reason);
-  return done(static_cast<int>(told.exit_code));
+  return done(static_cast<int>(exec_exit_code(error)));
 }
 
 int Run::finished(Ending ending, HeldLocks& holding) {
-  holding.stop_keeping(ending.loss_noticed);
+  holding.stop_renewing(ending.loss_noticed);
   ending.loss_noticed = ending.loss_noticed || holding.is_lost();
   if (ending.child.exec_error == ETIME) return lost_before_start(holding);
   if (ending.child.exec_error) return not_started(*ending.child.exec_error, holding);
   // The messages come after the release, because a blocked stderr must not delay it. A loss is
   // reported first if stderr accepts a line, because the release may take a while.
   const bool lost = ending.why == Ending::Reason::lost;
-  const bool told = lost && takes_a_line(STDERR_FILENO);
-  if (told) describe(ending, holding);
+  const bool described = lost && takes_a_line(STDERR_FILENO);
+  if (described) describe(ending, holding);
   const bool released = ending.survivors.empty();
   const bool was_lost =
-      released && give_back(holding, ReleaseMode::normal) == HeldLocks::GivenBack::was_lost;
+      released && release(holding, ReleaseMode::normal) == HeldLocks::Outcome::was_lost;
   status_.evicted_by = holding.evicted_by();
-  if (!told) describe(ending, holding);
+  if (!described) describe(ending, holding);
   if (!released) leave_to_expire(ending.survivors, holding);
   if (was_lost && !lost) {
     status_.lost = true;
@@ -328,13 +325,13 @@ void Run::describe(const Ending& ending, const HeldLocks& holding) {
   const bool ran_on = settings_.on_lost == OnLost::ignore;
   const std::string what =
       ran_on ? "; COMMAND ran on (--on-lost ignore)" : "; COMMAND had ended by then";
-  if (!loss_is_told_) log_.error(status_.reason + what);
+  if (!loss_reported_) log_.error(status_.reason + what);
 }
 
-HeldLocks::GivenBack Run::give_back(HeldLocks& holding, ReleaseMode mode) {
-  const auto given_back = holding.give_back(mode);
-  released_ = given_back == HeldLocks::GivenBack::all;
-  return given_back;
+HeldLocks::Outcome Run::release(HeldLocks& holding, ReleaseMode mode) {
+  const auto outcome = holding.release(mode);
+  released_ = outcome == HeldLocks::Outcome::released;
+  return outcome;
 }
 
 /// Keeps the lock: processes that could not be killed may still use what the lock protects.
@@ -367,8 +364,7 @@ int carry_out(const RunSettings& settings, const Log& log) {
     }
     run.emplace(settings, log);
   } catch (const Error& error) {
-    write_metrics(settings.metrics_file, settings.keys, status_of(error), log);
-    write_status(settings.status_fd, status_of(error), log);
+    write_results(settings.metrics_file, settings.keys, settings.status_fd, status_of(error), log);
     throw;
   }
   return (*run)();
@@ -382,16 +378,15 @@ void report_unusable_settings(const CommandLine& line, const Error& error) {
   for (const std::string& key : line.values("key")) {
     if (std::find(keys.begin(), keys.end(), LockKey{key}) == keys.end()) keys.push_back({key});
   }
-  write_metrics(line.value("metrics"), keys, status_of(error), log);
-  const auto number = line.value("status-fd");
-  if (!number) return;
   std::optional<int> fd;
   try {
-    fd = status_fd_from({*number, "--status-fd", ErrorKind::usage});
+    if (const auto number = line.value("status-fd")) {
+      fd = status_fd_from({*number, "--status-fd", ErrorKind::usage});
+    }
   } catch (const Error&) {
-    return;  // only the first error is reported
+    // Only the first error is reported.
   }
-  write_status(fd, status_of(error), log);
+  write_results(line.value("metrics"), keys, fd, status_of(error), log);
 }
 
 }  // namespace dlock

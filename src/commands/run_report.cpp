@@ -21,7 +21,7 @@ namespace dlock {
 namespace {
 
 constexpr std::chrono::seconds longest_call{30};
-/// Until the other process has seen to all calls.
+/// The time that dlock waits until the side process has made all calls.
 constexpr std::chrono::seconds longest_finish = 2 * SideCaller::longest_rest;
 
 /// The code of the hook process. A message is a list of facts `NAME=value`, each followed by a NUL.
@@ -76,7 +76,7 @@ Hook::Hook(const std::string& command, const Log& log) : log_(log) {
   }
 }
 
-void Hook::tell(const Facts& facts) {
+void Hook::send(const Facts& facts) {
   if (!process_) return;
   std::string message;
   for (const auto& [name, value] : facts) message.append(name + "=" + value).push_back('\0');
@@ -90,7 +90,7 @@ void Hook::finish(Signals& signals) {
   const int channel = process_->channel.get();
   shutdown(channel, SHUT_WR);
   const Deadline give_up = later(BootClock::now(), longest_finish);
-  // At its end the other process lets go of its end of the channel.
+  // The side process closes its end of the channel when it ends.
   pollfd fds[] = {{channel, POLLIN, 0}, {signals.fd(), POLLIN, 0}};
   while (poll_until(fds, give_up) > 0 && fds[0].revents == 0) {
     while (const auto event = signals.take()) {
@@ -122,7 +122,7 @@ RunReport::RunReport(const RunSettings& settings, const Log& log) : settings_(se
 
 void RunReport::waiting(const LockKey& key, const Refusal& refusal) {
   if (!hook_) return;
-  hook_->tell({{"DLOCK_EVENT", "waiting"},
+  hook_->send({{"DLOCK_EVENT", "waiting"},
                {"DLOCK_KEY", key.text},
                {"DLOCK_FENCE", ""},
                {"DLOCK_HOLDER", first_holder(refusal)},
@@ -131,34 +131,30 @@ void RunReport::waiting(const LockKey& key, const Refusal& refusal) {
                {"DLOCK_WHERE", where_}});
 }
 
-void RunReport::acquired(const std::vector<LockFence>& locks) { tell("acquired", locks, nullptr); }
-
 void RunReport::lost(const RunStatus& status) {
-  if (!loss_told_) tell("lost", status.locks, &status);
-  loss_told_ = true;
+  if (!loss_reported_) report("lost", status);
+  loss_reported_ = true;
 }
 
 void RunReport::end(const RunStatus& status, bool released, Signals& signals) {
   if (status.lost || status.outcome == "lost") {
     lost(status);
   } else if (released) {
-    tell("released", status.locks, &status);
+    report("released", status);
   }
-  write_metrics(settings_.metrics_file, settings_.keys, status, log_);
-  write_status(settings_.status_fd, status, log_);
+  write_results(settings_.metrics_file, settings_.keys, settings_.status_fd, status, log_);
   if (hook_) hook_->finish(signals);
 }
 
-void RunReport::tell(const char* event, const std::vector<LockFence>& locks,
-                     const RunStatus* status) {
+void RunReport::report(const char* event, const RunStatus& status) {
   if (!hook_) return;
-  const bool ended = status != nullptr && !status->outcome.empty();
-  hook_->tell({{"DLOCK_EVENT", event},
-               {"DLOCK_KEY", key_list(locks)},
-               {"DLOCK_FENCE", fence_list(locks).value_or("")},
+  const bool ended = !status.outcome.empty();
+  hook_->send({{"DLOCK_EVENT", event},
+               {"DLOCK_KEY", key_list(status.locks)},
+               {"DLOCK_FENCE", fence_list(status.locks).value_or("")},
                {"DLOCK_HOLDER", ""},
-               {"DLOCK_REASON", status != nullptr ? status->reason : ""},
-               {"DLOCK_EXIT_CODE", ended ? std::to_string(status->exit_code) : ""},
+               {"DLOCK_REASON", status.reason},
+               {"DLOCK_EXIT_CODE", ended ? std::to_string(status.exit_code) : ""},
                {"DLOCK_WHERE", where_}});
 }
 
@@ -170,22 +166,22 @@ RunStatus status_of(const Error& error) {
   return status;
 }
 
-void write_status(std::optional<int> fd, const RunStatus& status, const Log& log) {
-  if (!fd || write_all(*fd, status_json(status))) return;
-  log.warning("cannot write to --status-fd " + std::to_string(*fd) + ": " + std::strerror(errno));
-}
-
-void write_metrics(const std::optional<std::string>& file, const std::vector<LockKey>& keys,
-                   const RunStatus& status, const Log& log) {
+void write_results(const std::optional<std::string>& metrics_file, const std::vector<LockKey>& keys,
+                   std::optional<int> status_fd, const RunStatus& status, const Log& log) {
   // Without keys there is no metric to write, and the file of the previous run stays.
-  if (!file || keys.empty()) return;
-  try {
-    replace_metrics_file(*file, [&](std::string_view before) {
-      return run_metrics(keys, status, wall_now(), before);
-    });
-  } catch (const Error& error) {
-    log.warning("warning: cannot write --metrics " + escaped(*file) + ": " + error.what());
+  if (metrics_file && !keys.empty()) {
+    try {
+      replace_metrics_file(*metrics_file, [&](std::string_view before) {
+        return run_metrics(keys, status, wall_now(), before);
+      });
+    } catch (const Error& error) {
+      log.warning("warning: cannot write --metrics " + escaped(*metrics_file) + ": " +
+                  error.what());
+    }
   }
+  if (!status_fd || write_all(*status_fd, status_json(status))) return;
+  log.warning("cannot write to --status-fd " + std::to_string(*status_fd) + ": " +
+              std::strerror(errno));
 }
 
 std::string key_list(const std::vector<LockFence>& locks) {

@@ -23,7 +23,7 @@ class Hook {
   /// Environment variables for the call; an empty value removes the variable.
   using Facts = std::vector<std::pair<std::string, std::string>>;
   /// Sends an event and does not wait for the call. Only the first failure is reported.
-  void tell(const Facts& facts);
+  void send(const Facts& facts);
 
   /// Sends no more events and waits for the remaining calls, which have a time limit, or for a
   /// signal.
@@ -46,28 +46,28 @@ class RunReport {
   /// `where` names the engine, without a password.
   void begin(std::string where) { where_ = std::move(where); }
   void waiting(const LockKey& key, const Refusal& refusal);
-  void acquired(const std::vector<LockFence>& locks);
+  void acquired(const RunStatus& status) { report("acquired", status); }
   /// Only the first call has an effect.
   void lost(const RunStatus& status);
   /// Reports the end; `released` if the locks were released.
   void end(const RunStatus& status, bool released, Signals& signals);
 
  private:
-  void tell(const char* event, const std::vector<LockFence>& locks, const RunStatus* status);
+  void report(const char* event, const RunStatus& status);
 
   const RunSettings& settings_;
   const Log& log_;
   std::optional<Hook> hook_;
   std::string where_;
-  bool loss_told_ = false;
+  bool loss_reported_ = false;
 };
 
 /// The status of a run that `error` prevented.
 RunStatus status_of(const Error& error);
 
-void write_status(std::optional<int> fd, const RunStatus& status, const Log& log);
-void write_metrics(const std::optional<std::string>& file, const std::vector<LockKey>& keys,
-                   const RunStatus& status, const Log& log);
+/// Writes the status of a run to its --metrics file and its --status-fd, if given.
+void write_results(const std::optional<std::string>& metrics_file, const std::vector<LockKey>& keys,
+                   std::optional<int> status_fd, const RunStatus& status, const Log& log);
 
 /// The value of DLOCK_KEY: the keys, separated by newlines.
 std::string key_list(const std::vector<LockFence>& locks);

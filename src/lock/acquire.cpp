@@ -316,7 +316,7 @@ Acquisition::Waited Acquisition::wait_for(Attempt& attempt, const Claim& claim) 
     stop_ = *stop;
     return Waited::stopped;
   }
-  listener_.let_in(claim.key, passed_since(since->second));
+  listener_.on_acquired(claim.key, passed_since(since->second));
   waiting_since_.erase(since);
   before_wait_ = held_.size();
   held_.push_back({claim, std::get<Grant>(result)});

@@ -20,7 +20,7 @@ class AcquireListener : public ServerListener {
   virtual void waiting(const LockKey& key, const Refusal& refusal) = 0;
   /// Called for each further refusal until the claim is granted.
   virtual void still_waiting(const LockKey&, const Refusal&) {}
-  virtual void let_in(const LockKey& key, milliseconds waited) = 0;
+  virtual void on_acquired(const LockKey& key, milliseconds waited) = 0;
 };
 
 /// The claims were not acquired in time.

@@ -4,41 +4,21 @@
 #include <nlohmann/json.hpp>
 
 #include "doctor/finding.hpp"
-#include "output/columns.hpp"
 
 namespace dlock {
 namespace {
 
-const char* name_of(Level level) {
-  switch (level) {
-    case Level::ok:
-      return "ok";
-    case Level::warning:
-      return "warning";
-    case Level::error:
-      break;
-  }
-  return "error";
-}
+struct LevelStyle {
+  const char* name;
+  Tone tone;
+};
 
-Tone tone_of(Level level) {
-  switch (level) {
-    case Level::ok:
-      return Tone::good;
-    case Level::warning:
-      return Tone::busy;
-    case Level::error:
-      break;
-  }
-  return Tone::bad;
-}
+/// In the order of the levels.
+constexpr LevelStyle styles[] = {{"ok", Tone::good}, {"warning", Tone::busy}, {"error", Tone::bad}};
+
+const LevelStyle& style_of(Level level) { return styles[static_cast<std::size_t>(level)]; }
 
 constexpr std::size_t level_width = 9;
-
-std::string padded(std::string text, std::size_t width) {
-  text.resize(std::max(width, text.size()), ' ');
-  return text;
-}
 
 /// Breaks `text`, which starts after `indent` columns, at blanks before the right edge.
 std::string wrapped(const std::string& text, std::size_t indent, std::size_t columns) {
@@ -88,9 +68,10 @@ std::string diagnosis_text(const Diagnosis& diagnosis, const Screen& screen) {
   std::string text = screen.toned(diagnosis.server, Tone::title) + "\n";
   for (const Finding& each : lines) {
     const std::string advice = each.advice.empty() ? "" : " -> " + each.advice;
-    const std::string level = name_of(each.level);
-    text += screen.toned(level, tone_of(each.level)) +
-            std::string(level_width - level.size(), ' ') + padded(each.check, check_width) +
+    const std::string level = style_of(each.level).name;
+    text += screen.toned(level, style_of(each.level).tone) +
+            std::string(level_width - level.size(), ' ') + each.check +
+            std::string(check_width - each.check.size(), ' ') +
             wrapped(each.text + advice, level_width + check_width, columns) + "\n";
   }
   return text;
@@ -101,12 +82,12 @@ std::string diagnosis_json(const Diagnosis& diagnosis) {
   Json json;
   json["server"] = diagnosis.server;
   json["label"] = diagnosis.label;
-  json["verdict"] = name_of(diagnosis.verdict());
+  json["verdict"] = style_of(diagnosis.verdict()).name;
   json["checks"] = Json::array();
   for (const Finding& each : diagnosis.findings) {
     Json check;
     check["check"] = each.check;
-    check["level"] = name_of(each.level);
+    check["level"] = style_of(each.level).name;
     check["text"] = each.text;
     check["advice"] = each.advice;
     json["checks"].push_back(std::move(check));

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "lock/grant.hpp"
-#include "output/screen.hpp"
 
 namespace dlock {
 
@@ -17,10 +16,7 @@ struct KindRow {
   Holder holder;
 };
 
-/// A heading line and one row for each lock, in aligned columns; empty if there are no rows.
-std::string kinds_text(const std::vector<KindRow>& rows, const Screen& screen);
-
-/// The same row as `inspect --all-kinds --json` prints it: one object on one line.
+/// The row as `inspect --all-kinds --json` prints it: one object on one line.
 std::string kind_json(const KindRow& row);
 
 /// One key as `inspect --json` prints it: one object on one line.

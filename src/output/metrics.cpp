@@ -87,26 +87,24 @@ class Metric {
   bool begun_ = false;
 };
 
-/// The value of one sample in `text`, if it is a plain decimal number: the file may be foreign.
+/// The value of one sample, if it is a plain decimal number: the file may be foreign. `text` begins
+/// with a line feed, as each of its lines follows one.
 std::optional<std::string> sample_of(std::string_view text, const char* name,
                                      const std::string& labels) {
-  const std::string start = std::string(name) + "{" + labels + "} ";
-  std::size_t at = text.find(start);
-  while (at != std::string_view::npos && at > 0 && text[at - 1] != '\n') {
-    at = text.find(start, at + 1);
-  }
-  if (at == std::string_view::npos) return std::nullopt;
-  std::string_view value = text.substr(at + start.size());
-  value = value.substr(0, value.find('\n'));
   constexpr std::size_t longest = 20;
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  const auto point = std::find_if_not(value.begin(), value.end(), is_digit);
-  const bool whole = point == value.end();
-  const bool fraction = !whole && *point == '.' && point + 1 != value.end() &&
-                        std::all_of(point + 1, value.end(), is_digit);
-  const bool is_number = !value.empty() && point != value.begin() && (whole || fraction);
-  if (!is_number || value.size() > longest) return std::nullopt;
-  return std::string(value);
+  const std::string start = std::string("\n") + name + "{" + labels + "} ";
+  const std::size_t at = text.find(start);
+  if (at == std::string_view::npos) return std::nullopt;
+  text.remove_prefix(at + start.size());
+  const std::string value(take_until(text, '\n'));
+  const std::string digits = value.substr(0, value.find('.'));
+  const auto is_number = [](std::string_view part) {
+    return !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
+  };
+  const bool whole = digits == value;
+  const bool plain = is_number(digits) && (whole || is_number(value.substr(digits.size() + 1)));
+  if (!plain || value.size() > longest) return std::nullopt;
+  return value;
 }
 
 std::uint64_t count_of(const std::optional<std::string>& sample) {
@@ -133,41 +131,32 @@ const char* kind_of(const std::vector<Holder>& holders) {
   return "shared";
 }
 
-using Labelled = std::map<std::string, const KeyState*>;
-
-/// A metric with at most one sample per key.
-void add_each(std::string& out, const Labelled& states, const char* name, const char* help,
-              const std::function<std::optional<std::string>(const KeyState&)>& value) {
-  Metric metric(out, name, "gauge", help);
-  for (const auto& [label, state] : states) {
-    if (const auto found = value(*state)) metric.add(label, *found);
+/// The time that `better` prefers, among the elements of `list` for which `time` returns one.
+template <typename List, typename Time, typename Better>
+std::optional<std::string> best(const List& list, const Time& time, const Better& better) {
+  std::optional<milliseconds> found;
+  for (const auto& each : list) {
+    const std::optional<milliseconds> next = time(each);
+    if (next && (!found || better(*next, *found))) found = next;
   }
+  return found ? std::optional(seconds(*found)) : std::nullopt;
 }
 
 std::optional<std::string> oldest_holder(const KeyState& state) {
-  std::optional<milliseconds> oldest;
-  for (const Holder& each : state.holders) {
-    if (!each.kept && each.library.empty())
-      oldest = std::max(oldest.value_or(each.held), each.held);
-  }
-  return oldest ? std::optional(seconds(*oldest)) : std::nullopt;
+  const auto held = [](const Holder& each) {
+    return each.kept || !each.library.empty() ? std::nullopt : std::optional(each.held);
+  };
+  return best(state.holders, held, std::greater());
 }
 
 std::optional<std::string> oldest_waiter(const KeyState& state) {
-  std::optional<milliseconds> oldest;
-  for (const Waiter& each : state.waiters) {
-    oldest = std::max(oldest.value_or(each.waiting), each.waiting);
-  }
-  return oldest ? std::optional(seconds(*oldest)) : std::nullopt;
+  return best(
+      state.waiters, [](const Waiter& each) { return each.waiting; }, std::greater());
 }
 
 std::optional<std::string> shortest_lease(const KeyState& state) {
-  std::optional<milliseconds> shortest;
-  for (const Holder& each : state.holders) {
-    if (!each.lease_left || each.kept) continue;
-    shortest = std::min(shortest.value_or(*each.lease_left), *each.lease_left);
-  }
-  return shortest ? std::optional(seconds(*shortest)) : std::nullopt;
+  const auto left = [](const Holder& each) { return each.kept ? std::nullopt : each.lease_left; };
+  return best(state.holders, left, std::less());
 }
 
 std::optional<std::string> newest_fence(const KeyState& state) {
@@ -176,19 +165,34 @@ std::optional<std::string> newest_fence(const KeyState& state) {
   return newest.value > 0 ? std::optional(std::to_string(newest.value)) : std::nullopt;
 }
 
-void add_latches(std::string& out, const Labelled& states) {
-  const auto add = [&](const char* name, const char* help, auto value) {
-    add_each(out, states, name, help, [&](const KeyState& state) {
-      return state.latch ? std::optional(value(*state.latch)) : std::nullopt;
-    });
-  };
-  add("dlock_latch_expected", "How many have to arrive at the latch.",
-      [](const LatchState& latch) { return std::to_string(latch.count); });
-  add("dlock_latch_arrived", "How many have arrived at the latch.",
-      [](const LatchState& latch) { return std::to_string(latch.arrived); });
-  add("dlock_latch_left_seconds", "Time until the latch expires.",
-      [](const LatchState& latch) { return seconds(latch.left); });
-}
+using Sample = std::optional<std::string>;
+
+/// A metric of `inspect` with at most one sample per key.
+struct Gauge {
+  const char* name;
+  const char* help;
+  Sample (*value)(const KeyState&);
+};
+
+constexpr Gauge lock_gauges[] = {
+    {"dlock_holders", "How many owners hold the lock.",
+     [](const KeyState& key) { return Sample(std::to_string(key.holders.size())); }},
+    {"dlock_waiters", "How many wait for the lock.",
+     [](const KeyState& key) { return Sample(std::to_string(key.waiters.size())); }},
+    {"dlock_oldest_holder_seconds", "How long the oldest holder has held it.", oldest_holder},
+    {"dlock_oldest_waiter_seconds", "How long the oldest waiter has waited.", oldest_waiter},
+    {"dlock_lease_left_seconds", "Time left of the lease that expires first.", shortest_lease},
+    {"dlock_fence", "The newest fencing token.", newest_fence},
+};
+
+constexpr Gauge latch_gauges[] = {
+    {"dlock_latch_expected", "How many have to arrive at the latch.",
+     [](const KeyState& key) { return Sample(std::to_string(key.latch->count)); }},
+    {"dlock_latch_arrived", "How many have arrived at the latch.",
+     [](const KeyState& key) { return Sample(std::to_string(key.latch->arrived)); }},
+    {"dlock_latch_left_seconds", "Time until the latch expires.",
+     [](const KeyState& key) { return Sample(seconds(key.latch->left)); }},
+};
 
 }  // namespace
 
@@ -204,8 +208,9 @@ std::string run_metrics(const std::vector<LockKey>& keys, const RunStatus& statu
   const auto same_for_all = [](const std::string& value) {
     return [value](const LockKey&) { return std::optional(value); };
   };
+  const std::string lines_before = "\n" + std::string(before);
   const auto sample_before = [&](const char* name, const LockKey& key) {
-    return sample_of(before, name, key_label(key));
+    return sample_of(lines_before, name, key_label(key));
   };
   const bool lost = status.lost || status.outcome == "lost";
   const bool succeeded = status.outcome == "exited" && status.exit_code == 0 && !lost;
@@ -243,26 +248,26 @@ std::string run_metrics(const std::vector<LockKey>& keys, const RunStatus& statu
 
 std::string inspect_metrics(const std::vector<KeyState>& states) {
   // Each key has one sample, even if two keys of foreign clients have the same label.
-  Labelled labelled;
-  for (const KeyState& state : states) labelled.emplace(key_label(state.key), &state);
+  std::map<std::string, const KeyState*> locks;
+  std::map<std::string, const KeyState*> latches;
+  for (const KeyState& state : states) {
+    locks.emplace(key_label(state.key), &state);
+    if (state.latch) latches.emplace(key_label(state.key), &state);
+  }
   std::string out;
-  add_each(out, labelled, "dlock_holders", "How many owners hold the lock.",
-           [](const KeyState& state) { return std::to_string(state.holders.size()); });
-  add_each(out, labelled, "dlock_waiters", "How many wait for the lock.",
-           [](const KeyState& state) { return std::to_string(state.waiters.size()); });
-  add_each(out, labelled, "dlock_oldest_holder_seconds", "How long the oldest holder has held it.",
-           oldest_holder);
-  add_each(out, labelled, "dlock_oldest_waiter_seconds", "How long the oldest waiter has waited.",
-           oldest_waiter);
-  add_each(out, labelled, "dlock_lease_left_seconds", "Time left of the lease that expires first.",
-           shortest_lease);
-  add_each(out, labelled, "dlock_fence", "The newest fencing token.", newest_fence);
+  const auto add = [&out](const Gauge& gauge, const auto& keys) {
+    Metric metric(out, gauge.name, "gauge", gauge.help);
+    for (const auto& [label, state] : keys) {
+      if (const auto value = gauge.value(*state)) metric.add(label, *value);
+    }
+  };
+  for (const Gauge& gauge : lock_gauges) add(gauge, locks);
   Metric kind(out, "dlock_kind", "gauge", "How the lock is held; always 1.");
-  for (const auto& [label, state] : labelled) {
+  for (const auto& [label, state] : locks) {
     if (state->holders.empty()) continue;
     kind.add(label + ",kind=\"" + kind_of(state->holders) + "\"", "1");
   }
-  add_latches(out, labelled);
+  for (const Gauge& gauge : latch_gauges) add(gauge, latches);
   return out;
 }
 
@@ -273,15 +278,6 @@ constexpr std::size_t most_read = 1 << 20;
 constexpr mode_t for_all_to_read = 0644;
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(ErrorKind::host_refused, why); }
-[[noreturn]] void refuse_errno() { refuse(std::strerror(errno)); }
-
-/// Refuses other files, because the rename would replace /dev/null, or a link to it, by a file.
-void refuse_what_is_no_file(const std::string& path) {
-  struct stat status {};
-  if (lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-    refuse("it is not a regular file");
-  }
-}
 
 std::string text_of(const std::string& path) {
   const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
@@ -296,51 +292,31 @@ std::string text_of(const std::string& path) {
   return text;
 }
 
-/// Writes a new file, exchanges it with the old one, and removes the old one. It does not sync to
-/// disk, because that takes longer than most jobs wait for their lock.
-class Replacement {
- public:
-  explicit Replacement(const std::string& path) : path_(path) {
-    const auto name = path.rfind('/') + 1;
-    beside_ = path.substr(0, name) + "." + path.substr(name) + ".XXXXXX";
-    file_ = Fd(mkostemp(beside_.data(), O_CLOEXEC));
-    if (!file_) refuse_errno();
-  }
-  Replacement(const Replacement&) = delete;
-  Replacement& operator=(const Replacement&) = delete;
-  ~Replacement() {
-    if (!in_place_) unlink(beside_.c_str());
-  }
-
-  void fill(const std::string& text) {
-    if (!write_all(file_.get(), text) || fchmod(file_.get(), for_all_to_read) != 0) refuse_errno();
-  }
-
-  void take_place() {
-    // A plain rename over a file makes ext4 write the new one to disk first.
-    const bool exchanged =
-        renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) == 0;
-    if (exchanged) return;
-    if (rename(beside_.c_str(), path_.c_str()) != 0) refuse_errno();
-    in_place_ = true;
-  }
-
- private:
-  const std::string& path_;
-  std::string beside_;
-  Fd file_;
-  bool in_place_ = false;
-};
-
 }  // namespace
 
+/// Writes a new file, exchanges it with the old one, and removes the old one. It does not sync to
+/// disk, because that takes longer than most jobs wait for their lock.
 void replace_metrics_file(const std::string& path,
                           const std::function<std::string(std::string_view before)>& text) {
-  refuse_what_is_no_file(path);
+  struct stat status {};
+  // The rename would replace /dev/null, or a link to it, by a file.
+  if (lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    refuse("it is not a regular file");
+  }
   const std::string now = text(text_of(path));
-  Replacement file(path);
-  file.fill(now);
-  file.take_place();
+  const auto name = path.rfind('/') + 1;
+  std::string beside = path.substr(0, name) + "." + path.substr(name) + ".XXXXXX";
+  const Fd file(mkostemp(beside.data(), O_CLOEXEC));
+  if (!file) refuse(std::strerror(errno));
+  bool done = write_all(file.get(), now) && fchmod(file.get(), for_all_to_read) == 0;
+  if (done) {
+    // A plain rename over a file makes ext4 write the new one to disk first.
+    done = renameat2(AT_FDCWD, beside.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0 ||
+           rename(beside.c_str(), path.c_str()) == 0;
+  }
+  const std::string why = std::strerror(errno);
+  unlink(beside.c_str());
+  if (!done) refuse(why);
 }
 
 }  // namespace dlock

@@ -1,19 +1,44 @@
 #include "output/screen.hpp"
 
+#include <locale.h>
 #include <strings.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+#include <wchar.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <vector>
 
 #include "base/text.hpp"
-#include "output/columns.hpp"
 #include "output/log.hpp"
 
 namespace dlock {
 namespace {
+
+/// The columns of a character by wcwidth(3), in UTF-8 whatever locale the user has. One for
+/// characters that the C library does not know, and for all if it has no such locale.
+std::size_t columns_of(std::uint32_t code_point) {
+  constexpr std::uint32_t first_not_ascii = 0x80;
+  if (code_point < first_not_ascii) return 1;
+  static const locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
+  if (utf8 == nullptr) return 1;
+  const locale_t before = uselocale(utf8);
+  const int columns = wcwidth(static_cast<wchar_t>(code_point));
+  uselocale(before);
+  return columns < 0 ? 1 : static_cast<std::size_t>(columns);
+}
+
+struct Glyph {
+  std::size_t bytes;
+  std::size_t columns;
+};
+
+Glyph first_glyph(std::string_view text) {
+  const auto point = first_code_point(text);
+  return point ? Glyph{point->bytes, columns_of(point->value)} : Glyph{1, 1};
+}
 
 std::string variable(const char* name) {
   // dlock never changes its own environment.
@@ -33,25 +58,35 @@ bool is_utf8_locale() {
   return false;
 }
 
-const char* code_of(Tone tone) {
-  switch (tone) {
-    case Tone::title:
-      return "\x1b[1m";
-    case Tone::faint:
-      return "\x1b[2m";
-    case Tone::good:
-      return "\x1b[32m";
-    case Tone::busy:
-      return "\x1b[33m";
-    case Tone::bad:
-      return "\x1b[31m";
-    case Tone::plain:
-      break;
-  }
-  return "";
-}
+/// The codes of ECMA-48, in the order of the tones.
+constexpr const char* tone_codes[] = {"", "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[33m", "\x1b[31m"};
 
 }  // namespace
+
+std::size_t display_width(std::string_view text) {
+  std::size_t columns = 0;
+  while (!text.empty()) {
+    const Glyph glyph = first_glyph(text);
+    columns += glyph.columns;
+    text.remove_prefix(glyph.bytes);
+  }
+  return columns;
+}
+
+std::string cut_to(std::string_view text, std::size_t columns, std::string_view mark) {
+  if (display_width(text) <= columns) return std::string(text);
+  const std::size_t mark_width = display_width(mark);
+  if (columns < mark_width) return "";
+  std::size_t used = 0;
+  std::size_t bytes = 0;
+  while (true) {
+    const Glyph glyph = first_glyph(text.substr(bytes));
+    if (used + glyph.columns + mark_width > columns) break;
+    used += glyph.columns;
+    bytes += glyph.bytes;
+  }
+  return std::string(text.substr(0, bytes)) + std::string(mark);
+}
 
 std::string Screen::shown(std::string_view text) const {
   return utf8 ? escaped(text) : ascii_alone(escaped(text));
@@ -63,7 +98,7 @@ std::string Screen::fitted(std::string_view text, std::size_t most) const {
 
 std::string Screen::toned(const std::string& text, Tone tone) const {
   if (!colours || tone == Tone::plain || text.empty()) return text;
-  return code_of(tone) + text + "\x1b[0m";
+  return tone_codes[static_cast<std::size_t>(tone)] + text + "\x1b[0m";
 }
 
 Screen screen_at(int fd) {

@@ -1,9 +1,17 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
 namespace dlock {
+
+/// How many columns of a terminal the escaped `text` takes: two for each wide character (CJK,
+/// emoji), none for a character that joins the one before it.
+std::size_t display_width(std::string_view text);
+
+/// Shortens `text` to at most `columns` columns; `mark` then replaces the rest, and counts.
+std::string cut_to(std::string_view text, std::size_t columns, std::string_view mark);
 
 /// The meaning of a part of the output, shown as a colour.
 enum class Tone { plain, title, faint, good, busy, bad };

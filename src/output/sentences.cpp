@@ -1,11 +1,14 @@
 #include "output/sentences.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "base/duration.hpp"
 #include "base/text.hpp"
-#include "output/columns.hpp"
 
 namespace dlock {
 namespace {
@@ -210,6 +213,20 @@ std::string server_lost_text(const std::string& why, const std::string& doing) {
 
 std::string server_back_text(milliseconds away, const std::string& doing) {
   return "the server answers again after " + human_duration(away) + "; still " + doing;
+}
+
+std::string exec_error_text(const std::string& name, int error) {
+  const bool missing = error == ENOENT;
+  const bool searched = missing && !name.empty() && name.find('/') == std::string::npos;
+  const bool shell_line = missing && name.find(' ') != std::string::npos;
+  // ENOENT for a file that exists: the interpreter in its first line is missing (execve(2)).
+  const bool is_there = missing && !searched && access(name.c_str(), F_OK) == 0;
+  return "cannot run \"" + escaped(name) + "\": " + std::strerror(error) +
+         (searched ? " in PATH" : "") +
+         (is_there ? ": it is there, but the interpreter in its first line is not; does that line "
+                     "end in CR LF?"
+                   : "") +
+         (shell_line && !is_there ? "; a line for the shell follows -c" : "");
 }
 
 std::string margin_text(const LockKey& key, const QuorumMargin& margin) {

@@ -50,6 +50,9 @@ std::string latch_text(const LockKey& key, const LatchState& state);
 std::string server_lost_text(const std::string& why, const std::string& doing);
 std::string server_back_text(milliseconds away, const std::string& doing);
 
+/// Why COMMAND could not be executed. `name` is its argv[0], `error` the errno of exec.
+std::string exec_error_text(const std::string& name, int error);
+
 /// `nightly is held on 3 of 5 servers, and 3 are needed: redis://db4: no answer; …`.
 std::string margin_text(const LockKey& key, const QuorumMargin& margin);
 

@@ -1,12 +1,10 @@
 #include "output/table.hpp"
 
 #include <algorithm>
-#include <optional>
-#include <set>
 #include <string>
+#include <utility>
 
 #include "base/duration.hpp"
-#include "output/columns.hpp"
 #include "output/sentences.hpp"
 
 namespace dlock {
@@ -175,31 +173,100 @@ Entry entry_of(const Waiter& waiter, const Screen& screen) {
   return entry;
 }
 
-std::string latch_line(const LatchState& latch, const Screen& screen) {
+/// A line below the key: cells in groups, with a comma between two groups.
+std::string facts_line(const std::vector<std::vector<Cell>>& groups, const Screen& screen) {
   Flow flow(screen, entry_indent, narrow_indent);
-  flow.add({"latch"});
-  flow.add(latch.open() ? Cell{"open", Tone::good} : Cell{"shut", Tone::busy});
-  flow.comma();
-  flow.add({arrivals_text(latch)});
-  flow.comma();
-  flow.add({"ends in " + human_duration(latch.left)});
+  for (const auto& group : groups) {
+    for (const Cell& cell : group) flow.add(cell);
+    flow.comma();
+  }
   return flow.text();
 }
 
-/// A column of the overview.
-struct Column {
-  const char* heading;
-  std::size_t least;  ///< the column may be cut to this width; 0: never
-  int goes;           ///< the order in which columns are left out if there is no room; 0: never
-};
+std::string latch_line(const LatchState& latch, const Screen& screen) {
+  const Cell state = latch.open() ? Cell{"open", Tone::good} : Cell{"shut", Tone::busy};
+  return facts_line(
+      {{{"latch"}, state}, {{arrivals_text(latch)}}, {{"ends in " + human_duration(latch.left)}}},
+      screen);
+}
 
-constexpr Column overview_columns[] = {{"KEY", 8, 0},     {"HOLDER", 8, 0},  {"PID", 0, 1},
-                                       {"COMMAND", 7, 3}, {"HELD", 0, 5},    {"LEASE", 0, 2},
-                                       {"SERVERS", 0, 4}, {"WAITING", 0, 0}, {"LATCH", 9, 0}};
-constexpr std::size_t column_count = std::size(overview_columns);
-constexpr std::size_t gap = 2;
+std::string last_line(const LastGrant& last, const Screen& screen) {
+  std::vector<std::vector<Cell>> groups{{{"last held by", Tone::faint},
+                                         {place_text(last.who, screen)},
+                                         {"pid " + std::to_string(last.who.pid)},
+                                         {"(" + screen.shown(last.who.command) + ")"}}};
+  if (!last.who.label.empty()) groups.push_back({{"[" + screen.shown(last.who.label) + "]"}});
+  groups.push_back({{"granted " + iso8601(last.acquired_at)}});
+  groups.push_back({{"fence " + std::to_string(last.fence.value)}});
+  return facts_line(groups, screen);
+}
 
 using Row = std::vector<Cell>;
+
+/// A column of a table.
+struct Column {
+  const char* heading;
+  std::size_t least = 0;  ///< the column may be cut to this width; 0: never
+  int goes = 0;           ///< the order in which columns are left out if there is no room; 0: never
+  bool optional = false;  ///< left out if all its cells are `-`
+  std::size_t width = 0;
+  bool shown = true;
+};
+
+/// The rows in aligned columns, below a line of headings. If the terminal is too narrow, columns
+/// are left out and the longest cells are cut.
+std::string columns_text(std::vector<Column> columns, std::vector<Row> rows, const Screen& screen) {
+  constexpr std::size_t gap = 2;
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    Column& column = columns[i];
+    column.shown = !column.optional || std::any_of(rows.begin(), rows.end(), [i](const Row& row) {
+      return row[i].text != "-";
+    });
+    column.width = display_width(column.heading);
+    for (const Row& row : rows) column.width = std::max(column.width, row[i].width());
+    column.least = column.least == 0 ? column.width : std::min(column.width, column.least);
+  }
+  const auto too_wide = [&](std::size_t Column::*width) {
+    std::size_t total = 0;
+    for (const Column& each : columns) {
+      if (each.shown) total += (total > 0 ? gap : 0) + each.*width;
+    }
+    return screen.is_terminal && total > screen.columns;
+  };
+  const int all_gone = static_cast<int>(columns.size());
+  for (int turn = 1; turn <= all_gone && too_wide(&Column::least); ++turn) {
+    for (Column& each : columns) each.shown = each.shown && each.goes != turn;
+  }
+  while (too_wide(&Column::width)) {
+    Column* widest = nullptr;
+    for (Column& each : columns) {
+      const bool may_be_cut = each.shown && each.width > each.least;
+      if (may_be_cut && (widest == nullptr || each.width > widest->width)) widest = &each;
+    }
+    if (widest == nullptr) break;
+    --widest->width;
+  }
+  Row headings;
+  for (const Column& each : columns) headings.push_back({each.heading, Tone::faint});
+  rows.insert(rows.begin(), headings);
+  std::string text;
+  for (const Row& row : rows) {
+    std::size_t used = 0;
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      if (!columns[i].shown) continue;
+      // The screen is too narrow even for the columns that are never left out.
+      if (screen.is_terminal && at >= screen.columns) break;
+      const std::size_t room = screen.columns - std::min(at, screen.columns);
+      const std::string cell = screen.fitted(row[i].text, std::min(columns[i].width, room));
+      text += std::string(at - used, ' ') + screen.toned(cell, row[i].tone);
+      used = at + display_width(cell);
+      at += columns[i].width + gap;
+    }
+    text += "\n";
+  }
+  return text;
+}
 
 Row row_of(const KeyState& state, const Screen& screen) {
   const Cell key{screen.shown(state.key.text), Tone::title};
@@ -239,106 +306,6 @@ Row row_of(const KeyState& state, const Screen& screen) {
           latch};
 }
 
-/// The width of each column; nothing for columns that are left out.
-class Widths {
- public:
-  /// `left_out`: the headings of empty columns.
-  Widths(const std::vector<Row>& rows, const std::set<std::string>& left_out) {
-    for (std::size_t i = 0; i < column_count; ++i) {
-      if (left_out.count(overview_columns[i].heading) > 0) {
-        widths_.emplace_back();
-        continue;
-      }
-      std::size_t widest = 0;
-      for (const Row& row : rows) widest = std::max(widest, row[i].width());
-      widths_.emplace_back(widest);
-    }
-  }
-
-  void fit(std::size_t columns) {
-    while (total(least_of) > columns && leave_one_out()) {
-    }
-    const auto as_it_is = [](std::size_t, std::size_t width) { return width; };
-    while (total(as_it_is) > columns && cut_widest()) {
-    }
-  }
-
-  const std::optional<std::size_t>& operator[](std::size_t i) const { return widths_[i]; }
-
- private:
-  static std::size_t least_of(std::size_t i, std::size_t width) {
-    return overview_columns[i].least == 0 ? width : std::min(width, overview_columns[i].least);
-  }
-
-  /// The total width of the remaining columns, each as wide as `width` says.
-  template <typename Width>
-  std::size_t total(const Width& width) const {
-    std::size_t sum = 0;
-    for (std::size_t i = 0; i < column_count; ++i) {
-      if (widths_[i]) sum += (i > 0 ? gap : 0) + width(i, *widths_[i]);
-    }
-    return sum;
-  }
-
-  bool leave_one_out() {
-    std::optional<std::size_t> next;
-    for (std::size_t i = 0; i < column_count; ++i) {
-      const int goes = overview_columns[i].goes;
-      if (goes == 0 || !widths_[i]) continue;
-      if (!next || goes < overview_columns[*next].goes) next = i;
-    }
-    if (next) widths_[*next].reset();
-    return next.has_value();
-  }
-
-  bool cut_widest() {
-    std::optional<std::size_t> widest;
-    for (std::size_t i = 0; i < column_count; ++i) {
-      if (!widths_[i] || least_of(i, *widths_[i]) == *widths_[i]) continue;
-      if (!widest || *widths_[i] > *widths_[*widest]) widest = i;
-    }
-    if (widest) --*widths_[*widest];
-    return widest.has_value();
-  }
-
-  std::vector<std::optional<std::size_t>> widths_;
-};
-
-std::string row_text(const Row& row, const Widths& widths, const Screen& screen) {
-  std::string text;
-  std::size_t used = 0;
-  std::size_t column = 0;
-  for (std::size_t i = 0; i < row.size(); ++i) {
-    if (!widths[i]) continue;
-    // The screen is too narrow even for the columns that are never left out.
-    if (screen.is_terminal && column >= screen.columns) break;
-    const std::size_t room = screen.columns - std::min(column, screen.columns);
-    text.append(column - used, ' ');
-    const std::string cell = screen.fitted(row[i].text, std::min(*widths[i], room));
-    text += screen.toned(cell, row[i].tone);
-    used = column + display_width(cell);
-    column += *widths[i] + gap;
-  }
-  return text + "\n";
-}
-
-std::string last_line(const LastGrant& last, const Screen& screen) {
-  Flow flow(screen, entry_indent, narrow_indent);
-  flow.add({"last held by", Tone::faint});
-  flow.add({place_text(last.who, screen)});
-  flow.add({"pid " + std::to_string(last.who.pid)});
-  flow.add({"(" + screen.shown(last.who.command) + ")"});
-  flow.comma();
-  if (!last.who.label.empty()) {
-    flow.add({"[" + screen.shown(last.who.label) + "]"});
-    flow.comma();
-  }
-  flow.add({"granted " + iso8601(last.acquired_at)});
-  flow.comma();
-  flow.add({"fence " + std::to_string(last.fence.value)});
-  return flow.text();
-}
-
 }  // namespace
 
 std::string key_text(const KeyState& state, const Screen& screen) {
@@ -359,20 +326,38 @@ std::string key_text(const KeyState& state, const Screen& screen) {
 
 std::string overview_text(const std::vector<KeyState>& states, const Screen& screen) {
   if (states.empty()) return "";
-  Row headings;
-  for (const Column& column : overview_columns) headings.push_back({column.heading, Tone::faint});
-  std::vector<Row> rows{headings};
-  std::set<std::string> left_out{"SERVERS", "LATCH"};
-  for (const KeyState& state : states) {
-    rows.push_back(row_of(state, screen));
-    if (!state.holders.empty() && state.holders.front().servers > 0) left_out.erase("SERVERS");
-    if (state.latch) left_out.erase("LATCH");
+  std::vector<Row> rows;
+  for (const KeyState& state : states) rows.push_back(row_of(state, screen));
+  return columns_text({{"KEY", 8},
+                       {"HOLDER", 8},
+                       {"PID", 0, 1},
+                       {"COMMAND", 7, 3},
+                       {"HELD", 0, 5},
+                       {"LEASE", 0, 2},
+                       {"SERVERS", 0, 4, true},
+                       {"WAITING"},
+                       {"LATCH", 9, 0, true}},
+                      rows, screen);
+}
+
+std::string kinds_text(const std::vector<KindRow>& kinds, const Screen& screen) {
+  if (kinds.empty()) return "";
+  std::vector<Row> rows;
+  for (const auto& [key, library, kind, holder] : kinds) {
+    const bool since_is_known = holder.acquired_at != WallTime{};
+    Row row{{screen.shown(key)},
+            {screen.shown(library)},
+            {kind},
+            {holder.who.host.empty() ? "-" : screen.shown(holder.who.host)},
+            {since_is_known ? iso8601(holder.acquired_at) : "-"},
+            {holder.lease_left ? left_text(holder) : "no expiry"}};
+    if (!holder.lease_left) {
+      for (Cell& cell : row) cell.tone = Tone::bad;
+    }
+    rows.push_back(std::move(row));
   }
-  Widths widths(rows, left_out);
-  if (screen.is_terminal) widths.fit(screen.columns);
-  std::string text;
-  for (const Row& row : rows) text += row_text(row, widths, screen);
-  return text;
+  return columns_text({{"KEY"}, {"LIBRARY"}, {"KIND"}, {"HOST"}, {"SINCE"}, {"LEASE"}}, rows,
+                      screen);
 }
 
 }  // namespace dlock

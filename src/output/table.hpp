@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "lock/grant.hpp"
+#include "output/json.hpp"
 #include "output/screen.hpp"
 
 namespace dlock {
@@ -16,5 +17,8 @@ std::string key_text(const KeyState& state, const Screen& screen);
 /// A heading line and one row for each key, in aligned columns; empty if there are no keys. If the
 /// terminal is too narrow, the longest cells are cut, and the least important columns left out.
 std::string overview_text(const std::vector<KeyState>& states, const Screen& screen);
+
+/// The same for `inspect --all-kinds`: one row for each lock. Locks that never expire are red.
+std::string kinds_text(const std::vector<KindRow>& kinds, const Screen& screen);
 
 }  // namespace dlock

@@ -278,6 +278,9 @@ TEST_CASE("latch: a server that is not there is 69, one that goes away is waited
     CHECK(result.exit_code == 69);
     CHECK(is_one_message(result.err));
   }
+  const auto never_reached = place.dlock(latch("wait", {"-w", "1"}), options);
+  CHECK(never_reached.exit_code == 69);
+  CHECK(!holds(never_reached.err, "dlock: waiting "));
   proxy.refuse(false);
   REQUIRE(eventually([&] { return holds(waits.err(), "the server answers again after "); }));
   CHECK(waits.running());

@@ -4,7 +4,7 @@
 #include <list>
 
 #include "cli/live_support.hpp"
-#include "output/columns.hpp"
+#include "output/screen.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
 

@@ -210,7 +210,7 @@ void Listener::waiting(const LockKey& key, const Refusal&) {
   waits_ = true;
 }
 void Listener::still_waiting(const LockKey&, const Refusal&) { listens_ = true; }
-void Listener::let_in(const LockKey&, milliseconds) { ++times_let_in; }
+void Listener::on_acquired(const LockKey&, milliseconds) { ++times_let_in; }
 void Listener::server_lost(const std::string&) { ++times_lost; }
 void Listener::server_back(milliseconds) { ++times_back; }
 

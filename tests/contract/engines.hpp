@@ -144,7 +144,7 @@ class Listener final : public AcquireListener {
  public:
   void waiting(const LockKey& key, const Refusal& refusal) override;
   void still_waiting(const LockKey& key, const Refusal& refusal) override;
-  void let_in(const LockKey& key, milliseconds waited) override;
+  void on_acquired(const LockKey& key, milliseconds waited) override;
   void server_lost(const std::string& why) override;
   void server_back(milliseconds away) override;
 

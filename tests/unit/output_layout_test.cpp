@@ -7,7 +7,6 @@
 
 #include "base/fd.hpp"
 #include "base/text.hpp"
-#include "output/columns.hpp"
 #include "output/screen.hpp"
 #include "output/table.hpp"
 #include "support/files.hpp"

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "output/columns.hpp"
+#include "output/screen.hpp"
 #include "output/json.hpp"
 #include "output/sentences.hpp"
 #include "output/table.hpp"

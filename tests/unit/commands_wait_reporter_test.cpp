@@ -2,7 +2,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "commands/wait_log.hpp"
+#include "commands/wait_reporter.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
 #include "support/process.hpp"
@@ -33,6 +33,12 @@ milliseconds at_once(int n) { return milliseconds(10 * n); }
 /// Simulates a suspend: a hundred lines are overdue, and the next comes a minute later.
 milliseconds together(int n) { return n <= 100 ? milliseconds(10) : milliseconds(60'000); }
 
+WaitReporter::Text says(const std::string& text) {
+  return [text](milliseconds, const Screen&) { return text; };
+}
+
+const LockKey key{"nightly"};
+
 }  // namespace
 
 TEST_CASE("a wait is told of each minute, and after five minutes every five") {
@@ -46,10 +52,11 @@ TEST_CASE("a wait is told of each minute, and after five minutes every five") {
 TEST_CASE("the lines of a wait say what was told last, and end with it") {
   const Stderr written;
   const Log log(false, false);
-  WaitLog lines(log, at_once);
-  lines.begin([](milliseconds) { return std::string("first"); });
+  WaitReporter lines(log, {}, at_once);
+  lines.begin(key, says("first"));
   CHECK(eventually([&] { return written.text().find("dlock: first\n") == 0; }));
-  lines.change([](milliseconds waited) { return waited.count() > 0 ? "second" : "at once"; });
+  lines.change(
+      [](milliseconds waited, const Screen&) { return waited.count() > 0 ? "second" : "at once"; });
   CHECK(eventually([&] { return written.text().find("dlock: second\n") != std::string::npos; }));
   lines.end();
   const std::string all = written.text();
@@ -60,8 +67,8 @@ TEST_CASE("the lines of a wait say what was told last, and end with it") {
 TEST_CASE("the lines of a wait that are overdue together come as one") {
   const Stderr written;
   const Log log(false, false);
-  WaitLog lines(log, together);
-  lines.begin([](milliseconds) { return std::string("still waiting"); });
+  WaitReporter lines(log, {}, together);
+  lines.begin(key, says("still waiting"));
   CHECK(eventually([&] { return written.text() != ""; }));
   usleep(200'000);
   lines.end();
@@ -71,27 +78,27 @@ TEST_CASE("the lines of a wait that are overdue together come as one") {
 TEST_CASE("a wait that ends before its first line is near has no thread") {
   const Log log(false, false);
   const std::size_t before = settled_thread_count();
-  WaitLog lines(log);
-  lines.begin([](milliseconds) { return std::string("first"); });
-  lines.change([](milliseconds) { return std::string("second"); });
+  WaitReporter lines(log);
+  lines.begin(key, says("first"));
+  lines.change(says("second"));
   CHECK(thread_count() == before);
 }
 
 TEST_CASE("a wait that nobody may change for long has its thread at once") {
   const Stderr written;
   const Log log(false, false);
-  WaitLog lines(log);
-  lines.begin([](milliseconds) { return std::string("held"); });
+  WaitReporter lines(log);
+  lines.begin(key, says("held"));
   const std::size_t before = settled_thread_count();
-  lines.change_for_long([](milliseconds) { return std::string("away"); });
+  lines.server_lost("no answer");
   CHECK(thread_count() == before + 1);
 }
 
 TEST_CASE("a quiet wait is not told of") {
   const Stderr written;
   const Log log(true, false);
-  WaitLog lines(log, at_once);
-  lines.begin([](milliseconds) { return std::string("first"); });
+  WaitReporter lines(log, {}, at_once);
+  lines.begin(key, says("first"));
   usleep(50'000);
   lines.end();
   CHECK(written.text() == "");

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <unistd.h>
+
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "base/clock.hpp"
+#include "base/wait.hpp"
+#include "lock/claim.hpp"
+#include "output/log.hpp"
+#include "output/screen.hpp"
+
+namespace dlock {
+
+/// The time after which a waiter without a terminal reports for the n-th time (from 1) that it
+/// still waits: every minute, and after five minutes every five.
+milliseconds wait_line_due(int n);
+
+/// Shows a wait: the holder, the queue position and the time waited. Its user calls it from one
+/// thread; another thread writes the lines.
+///
+/// On a terminal the line is drawn every second, and the key is read every few seconds. It must be
+/// read, because only the first waiter gets notifications: the others do not hear of a new holder
+/// or of waiters that leave.
+///
+/// Elsewhere the log gets a line now and then, because CI systems end a job that is silent for
+/// long. The thread starts shortly before the first one is due, so that a short wait needs no
+/// thread, and the command after it does not wait for the thread to end.
+class WaitReporter {
+ public:
+  /// Makes the line, for one line of `screen`, from the time waited.
+  using Text = std::function<std::string(milliseconds waited, const Screen& screen)>;
+  /// Reads the key. It may throw Error.
+  using Look = std::function<Text(const LockKey& key, const CallOptions& call_options)>;
+
+  /// Writes to the log without `look`. `due` is wait_line_due, except in tests that cannot wait for
+  /// a minute.
+  explicit WaitReporter(const Log& log, Look look = {},
+                        std::function<milliseconds(int)> due = wait_line_due)
+      : log_(log), look_(std::move(look)), due_(std::move(due)), line_(STDERR_FILENO) {}
+  WaitReporter(const WaitReporter&) = delete;
+  WaitReporter& operator=(const WaitReporter&) = delete;
+  ~WaitReporter() { end(); }
+
+  bool on_terminal() const { return look_ != nullptr; }
+  /// Called when a wait begins.
+  void begin(const LockKey& key, Text text);
+  /// Called for each answer that the waiter gets: at least every half a minute, unless the server
+  /// is lost.
+  void change(Text text);
+  void server_lost(const std::string& why);
+  void server_back(milliseconds away);
+  /// Removes the line and ends the thread before it returns.
+  void end();
+
+ private:
+  void start();
+  void work();
+  bool sleep(Deadline until);
+  void read_key();
+  void draw_lines();
+  std::string text(const Screen& screen);
+
+  const Log& log_;
+  const Look look_;
+  const std::function<milliseconds(int)> due_;
+  Event wake_;
+  LockKey key_;  ///< of the current wait
+  Deadline since_{};
+  std::mutex mutex_;
+  LiveLine line_;       ///< guarded by mutex_, like the members below
+  Text text_;           ///< empty while there is no wait
+  bool away_ = false;   ///< the server does not answer
+  bool ended_ = false;  ///< the thread has to end
+  std::thread thread_;
+};
+
+}  // namespace dlock

@@ -84,7 +84,8 @@ void let_go_of_caller() {
     std::iota(fds.begin(), fds.end(), 0);
   }
   for (const int fd : fds) {
-    // dlock opens all its descriptors close-on-exec; the exec of dlock closed all others of that kind.
+    // dlock opens all its descriptors close-on-exec; the exec of dlock closed all others of that
+    // kind.
     const bool is_the_callers = (fcntl(fd, F_GETFD) & FD_CLOEXEC) == 0;
     if (fd > STDERR_FILENO && is_the_callers) close(fd);
   }

@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "output/screen.hpp"
 #include "output/json.hpp"
+#include "output/screen.hpp"
 #include "output/sentences.hpp"
 #include "output/table.hpp"
 

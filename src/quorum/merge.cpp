@@ -15,7 +15,7 @@ bool is_same(const Holder& a, const Holder& b) {
 
 bool is_same(const Waiter& a, const Waiter& b) { return a.owner == b.owner && a.who == b.who; }
 
-/// One owner or waiter, as the members see it.
+/// One owner or waiter, as the nodes see it.
 template <typename One>
 using Views = std::vector<One>;
 
@@ -87,7 +87,7 @@ struct Filed {
 };
 
 /// Leaves out holders and waiters with so few votes that the silent servers cannot supply the rest.
-/// A holder that waits at members without its hold is not listed as a waiter.
+/// A holder that waits at nodes without its hold is not listed as a waiter.
 KeyState finish(const LockKey& key, const Filed& filed, std::size_t servers, std::size_t silent) {
   const auto enough = servers / 2 + 1 - std::min(silent, servers / 2);
   KeyState state{key, {}, {}};
@@ -113,9 +113,11 @@ KeyState finish(const LockKey& key, const Filed& filed, std::size_t servers, std
 
 }  // namespace
 
-std::vector<Holder> merged_holders(const std::vector<std::vector<Holder>>& said) {
+std::vector<Holder> merged_holders(const std::vector<std::optional<std::vector<Holder>>>& said) {
   std::vector<Views<Holder>> all;
-  for (const auto& holders : said) file(all, holders);
+  for (const auto& holders : said) {
+    if (holders) file(all, *holders);
+  }
   std::vector<Holder> merged;
   for (const auto& views : all) merged.push_back(views.front());
   return merged;
@@ -145,22 +147,6 @@ std::vector<KeyState> merged_states(const Query& query,
     if (state.in_use()) all.push_back(std::move(state));
   }
   return all;
-}
-
-void throw_no_majority(const std::vector<std::optional<Error>>& troubles) {
-  std::optional<ErrorKind> common;
-  Cause cause = Cause::none;
-  std::string text;
-  for (const auto& trouble : troubles) {
-    if (!trouble) continue;
-    if (!common) common = trouble->kind();
-    if (is_refused_login(trouble->cause())) cause = trouble->cause();
-    if (*common != trouble->kind()) common = ErrorKind::unavailable;
-    text += (text.empty() ? ": " : "; ") + std::string(trouble->what());
-  }
-  throw Error(common.value_or(ErrorKind::unavailable),
-              "no majority of " + std::to_string(troubles.size()) + " servers" + text,
-              common == ErrorKind::denied ? cause : Cause::none);
 }
 
 }  // namespace dlock

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <optional>
+#include <cstddef>
 #include <vector>
 
 #include "lock/grant.hpp"
@@ -8,13 +8,14 @@
 
 namespace dlock {
 
-/// The owners that nodes have named, each once. There is no list of a node that did not answer.
-std::vector<Holder> merged_holders(const std::vector<std::optional<std::vector<Holder>>>& said);
+/// The holders that nodes have named, as each of those nodes sees them: one list for each owner.
+std::vector<std::vector<Holder>> holders_by_owner(
+    const std::vector<std::vector<Holder>>& node_lists);
 
 /// Merges the answers of nodes to one query. Holders that lack some of their votes are left out,
 /// unless those of the `servers` that did not answer can supply the rest.
 std::vector<KeyState> merged_states(const Query& query,
-                                    const std::vector<std::vector<KeyState>>& said,
+                                    const std::vector<std::vector<KeyState>>& node_lists,
                                     std::size_t servers);
 
 }  // namespace dlock

@@ -1,10 +1,9 @@
 #include "quorum/quorum_hold.hpp"
 
-#include <map>
-#include <string>
 #include <utility>
 
 #include "lock/lease_renewer.hpp"
+#include "quorum/merge.hpp"
 
 namespace dlock {
 namespace {
@@ -14,29 +13,15 @@ using State = NodeVote::State;
 /// In microseconds: proposals of one moment differ by less, whatever the servers' clocks.
 constexpr std::int64_t farthest_apart = 600'000'000;
 
-struct Competitor {
-  Holder holder;
-  std::size_t votes = 0;
-};
+/// Another owner that holds the key or wants it, as the nodes see it that voted for it.
+using Competitor = std::vector<Holder>;
 
-/// The competitors by owner. A kept hold has no owner, and a process may have left several. It is
-/// therefore identified by its process and its position among that process's holds at each node;
-/// all nodes name the oldest first.
-std::map<std::string, Competitor> competitors_in(const QuorumHold& hold) {
-  std::map<std::string, Competitor> competitors;
+std::vector<Competitor> competitors_of(const QuorumHold& hold) {
+  std::vector<std::vector<Holder>> holders;
   for (const NodeVote& vote : hold.node_votes) {
-    if (vote.state != State::refused) continue;
-    std::map<std::string, int> kept_here;
-    for (const Holder& holder : vote.refusal.held_by) {
-      std::string id = holder.owner;
-      if (holder.kept) {
-        id = " " + holder.who.host + " " + std::to_string(holder.who.pid);
-        id += " " + std::to_string(++kept_here[id]);
-      }
-      ++competitors.try_emplace(id, Competitor{holder, 0}).first->second.votes;
-    }
+    if (vote.state == State::refused) holders.push_back(vote.refusal.held_by);
   }
-  return competitors;
+  return holders_by_owner(holders);
 }
 
 /// Whether the competitor has the votes it needs, as far as can be seen. In a race the known votes
@@ -44,10 +29,11 @@ std::map<std::string, Competitor> competitors_in(const QuorumHold& hold) {
 /// now.
 bool is_established(const Competitor& competitor, const QuorumHold& hold) {
   constexpr milliseconds older_than_a_race{1000};
-  const std::size_t needed = votes_needed(hold.node_votes.size(), competitor.holder.limit);
+  const Holder& holder = competitor.front();
+  const std::size_t needed = votes_needed(hold.node_votes.size(), holder.limit);
   const std::size_t unseen = hold.unknown() + hold.awaited();
-  return competitor.votes >= needed ||
-         (competitor.votes + unseen >= needed && competitor.holder.held >= older_than_a_race);
+  return competitor.size() >= needed ||
+         (competitor.size() + unseen >= needed && holder.held >= older_than_a_race);
 }
 
 /// Whether exactly one of them is a reader: no node admits both.
@@ -266,8 +252,8 @@ VoteCount count_votes(const QuorumHold& hold, Deadline now) {
     some_are_unnamed = some_are_unnamed || refusal.holders > refusal.held_by.size();
   }
   count.leading = count.mine > 0 && count.mine + hold.unknown() + next_there >= hold.needed();
-  for (const auto& [id, competitor] : competitors_in(hold)) {
-    const Limit theirs = competitor.holder.limit;
+  for (const Competitor& competitor : competitors_of(hold)) {
+    const Limit theirs = competitor.front().limit;
     if (is_established(competitor, hold)) {
       ++established;
       if (!theirs.unlimited()) room = std::min(room, static_cast<std::size_t>(theirs.owners));
@@ -276,10 +262,9 @@ VoteCount count_votes(const QuorumHold& hold, Deadline now) {
     }
     // Nodes that have admitted us do not say which others they have admitted.
     const bool excluded = limit == exclusive || theirs == exclusive || apart(limit, theirs);
-    const std::size_t votes = competitor.votes + (excluded ? 0 : count.mine);
-    if (votes > count.mine || (votes == count.mine && id < hold.claim.owner.text)) {
-      count.leading = false;
-    }
+    const std::size_t votes = competitor.size() + (excluded ? 0 : count.mine);
+    const bool has_smaller_owner = competitor.front().owner < hold.claim.owner.text;
+    if (votes > count.mine || (votes == count.mine && has_smaller_owner)) count.leading = false;
   }
   const auto spare = hold.node_votes.size() - hold.needed();
   count.decided = established >= room || some_are_unnamed || barred_by_queues > spare;
@@ -309,11 +294,10 @@ Refusal merged_refusal(const QuorumHold& hold) {
     std::sort(aheads.begin(), aheads.end());
     merged.ahead = aheads[decisive];
   }
-  std::vector<Competitor> competitors;
-  for (const auto& [id, competitor] : competitors_in(hold)) competitors.push_back(competitor);
+  std::vector<Competitor> competitors = competitors_of(hold);
   std::stable_sort(competitors.begin(), competitors.end(),
-                   [](const Competitor& a, const Competitor& b) { return a.votes > b.votes; });
-  for (const Competitor& competitor : competitors) merged.held_by.push_back(competitor.holder);
+                   [](const Competitor& a, const Competitor& b) { return a.size() > b.size(); });
+  for (const Competitor& competitor : competitors) merged.held_by.push_back(competitor.front());
   // Competitors with a vote or two hold nothing if another has enough.
   if (merged.held_by.size() > merged.holders)
     merged.held_by.resize(std::max<std::size_t>(1, merged.holders));

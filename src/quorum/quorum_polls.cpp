@@ -29,17 +29,6 @@ struct ReleaseCount {
   std::size_t without() const { return left_queue + not_held; }
 };
 
-/// Whether a server that lists a holder has answered the eviction of it. A majority has answered,
-/// so a holder that only the others list holds nothing. It may stay listed, as on a server that
-/// refuses writes.
-template <typename Lists>
-bool may_have_gone_on(const Lists& listed, const Lists& evicted) {
-  for (std::size_t i = 0; i < listed.size(); ++i) {
-    if (listed[i] && !listed[i]->empty() && evicted[i]) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 ReleaseResult QuorumStore::release(const Claim& claim, const ReleaseOptions& how,
@@ -88,7 +77,7 @@ std::vector<Holder> QuorumStore::evict(const LockKey& key, std::optional<Fence> 
                                        const Who& by, const CallOptions& call_options) {
   Backoff pauses(milliseconds(1), milliseconds(64));
   while (true) {
-    HolderLists listed = holder_lists(HolderQuery{key}, call_options);
+    auto listed = holder_lists(HolderQuery{key}, call_options);
     std::vector<Holder> seen;
     // Until its first renewals a hold may have a different fence on each server: all of them count.
     for (auto& holders : listed) {
@@ -97,9 +86,19 @@ std::vector<Holder> QuorumStore::evict(const LockKey& key, std::optional<Fence> 
       seen.insert(seen.end(), holders->begin(), holders->end());
     }
     if (seen.empty()) return {};
-    const HolderLists evicted = holder_lists(Eviction{key, seen, by}, call_options);
-    auto merged = merged_holders(evicted);
-    if (!merged.empty() || !may_have_gone_on(listed, evicted)) return merged;
+    const auto evicted = holder_lists(Eviction{key, seen, by}, call_options);
+    std::vector<std::vector<Holder>> answered;
+    bool may_have_gone_on = false;
+    for (std::size_t i = 0; i < evicted.size(); ++i) {
+      if (!evicted[i]) continue;
+      answered.push_back(*evicted[i]);
+      // A majority has answered, so a holder that only the others list holds nothing. It may stay
+      // listed, as on a server that refuses writes.
+      may_have_gone_on = may_have_gone_on || (listed[i] && !listed[i]->empty());
+    }
+    std::vector<Holder> merged;
+    for (const auto& views : holders_by_owner(answered)) merged.push_back(views.front());
+    if (!merged.empty() || !may_have_gone_on) return merged;
     // The holders seen have released since, and others may hold the key already.
     pause(pauses.next(), call_options);
   }

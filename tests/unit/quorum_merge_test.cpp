@@ -56,8 +56,8 @@ TEST_CASE("merge: kept holds that one process left are as many as each server ha
   CHECK(holders[0].acquired_at == kept.acquired_at);
   CHECK(holders[1].acquired_at == later.acquired_at);
   const std::vector<Holder> both{kept, later}, first{kept};
-  CHECK(merged_holders({both, both}).size() == 2);
-  CHECK(merged_holders({first, first, std::nullopt}).size() == 1);
+  CHECK(holders_by_owner({both, both}).size() == 2);
+  CHECK(holders_by_owner({first, first}).size() == 1);
 }
 
 TEST_CASE("merge: waiters stand in the order of their tickets, whoever was asked late") {

@@ -142,10 +142,10 @@ Fence QuorumStore::record_max(const LockKey& resource, Fence fence,
   const auto enough = [&](const Nodes::Answers& answers) {
     std::size_t recorded = 0;
     for (const auto& answer : answers) {
-      const auto* said = answer ? std::get_if<Fence>(&answer->response) : nullptr;
-      if (said == nullptr) continue;
-      if (*said == fence) ++recorded;
-      largest = std::max(largest, *said);
+      const auto* in_register = answer ? std::get_if<Fence>(&answer->response) : nullptr;
+      if (in_register == nullptr) continue;
+      if (*in_register == fence) ++recorded;
+      largest = std::max(largest, *in_register);
     }
     return largest > fence || recorded >= nodes_.majority();
   };

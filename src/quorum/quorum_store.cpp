@@ -1,6 +1,7 @@
 #include "quorum/quorum_store.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
@@ -210,7 +211,7 @@ Refusal QuorumStore::split_vote_refusal(const QuorumHold& hold) {
   return refusal;
 }
 
-/// Nobody needs the answers.
+/// The answers are dropped when they come.
 void QuorumStore::release_votes(QuorumHold& hold) {
   nodes_.ask(hold.release_requests(BootClock::now()), nullptr);
 }

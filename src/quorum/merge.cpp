@@ -15,16 +15,16 @@ bool is_same(const Holder& a, const Holder& b) {
 
 bool is_same(const Waiter& a, const Waiter& b) { return a.owner == b.owner && a.who == b.who; }
 
-/// One owner or waiter, as the members see it.
+/// One owner or waiter, as the nodes see it.
 template <typename One>
 using Views = std::vector<One>;
 
-/// Adds one server's list to `all`. No two of its entries are the same hold, but one process may
-/// have left several: of kept holds that look alike, every server names the oldest first.
+/// Adds one node's list to `all`. No two of its entries are the same hold, but one process may have
+/// left several: of kept holds that look alike, every node names the oldest first.
 template <typename One>
-void file(std::vector<Views<One>>& all, const std::vector<One>& said) {
+void add_views(std::vector<Views<One>>& all, const std::vector<One>& list) {
   std::vector<bool> taken(all.size(), false);
-  for (const One& one : said) {
+  for (const One& one : list) {
     std::size_t i = 0;
     while (i < taken.size() && (taken[i] || !is_same(all[i].front(), one))) ++i;
     if (i == taken.size()) {
@@ -80,22 +80,23 @@ Waiter agreed(const Views<Waiter>& views) {
   return waiter;
 }
 
-struct Filed {
+struct KeyViews {
   std::vector<Views<Holder>> holders;
   std::vector<Views<Waiter>> waiters;
   std::optional<LastGrant> last;  ///< that with the largest fence
 };
 
 /// Leaves out holders and waiters with so few votes that the silent servers cannot supply the rest.
-/// A holder that waits at members without its hold is not listed as a waiter.
-KeyState finish(const LockKey& key, const Filed& filed, std::size_t servers, std::size_t silent) {
+/// A holder that waits at nodes without its hold is not listed as a waiter.
+KeyState merged_state(const LockKey& key, const KeyViews& views_of_key, std::size_t servers,
+                      std::size_t silent) {
   const auto enough = servers / 2 + 1 - std::min(silent, servers / 2);
   KeyState state{key, {}, {}};
-  for (const auto& views : filed.holders) {
+  for (const auto& views : views_of_key.holders) {
     const auto needed = votes_for(views, servers);
     if (views.size() + silent >= needed) state.holders.push_back(agreed(views, servers, needed));
   }
-  for (const auto& views : filed.waiters) {
+  for (const auto& views : views_of_key.waiters) {
     const bool is_inside =
         std::any_of(state.holders.begin(), state.holders.end(), [&](const Holder& holder) {
           return holder.owner == views.front().owner && holder.who == views.front().who;
@@ -107,60 +108,43 @@ KeyState finish(const LockKey& key, const Filed& filed, std::size_t servers, std
   std::stable_sort(state.waiters.begin(), state.waiters.end(),
                    [](const Waiter& a, const Waiter& b) { return a.ticket < b.ticket; });
   for (std::size_t i = 0; i < state.waiters.size(); ++i) state.waiters[i].position = i + 1;
-  if (state.holders.empty()) state.last = filed.last;
+  if (state.holders.empty()) state.last = views_of_key.last;
   return state;
 }
 
 }  // namespace
 
-std::vector<Holder> merged_holders(const std::vector<std::vector<Holder>>& said) {
+std::vector<std::vector<Holder>> holders_by_owner(
+    const std::vector<std::vector<Holder>>& node_lists) {
   std::vector<Views<Holder>> all;
-  for (const auto& holders : said) file(all, holders);
-  std::vector<Holder> merged;
-  for (const auto& views : all) merged.push_back(views.front());
-  return merged;
-}
-
-std::vector<KeyState> merged_states(const Query& query,
-                                    const std::vector<std::vector<KeyState>>& said,
-                                    std::size_t servers) {
-  std::map<LockKey, Filed> by_key;
-  for (const auto& states : said) {
-    for (const KeyState& state : states) {
-      Filed& filed = by_key[state.key];
-      file(filed.holders, state.holders);
-      file(filed.waiters, state.waiters);
-      const bool later = state.last && (!filed.last || filed.last->fence < state.last->fence);
-      if (later) filed.last = state.last;
-    }
-  }
-  const auto silent = servers - said.size();
-  std::vector<KeyState> all;
-  for (const LockKey& key : query.keys) {
-    auto filed = by_key.extract(key);
-    all.push_back(finish(key, filed ? filed.mapped() : Filed{}, servers, silent));
-  }
-  for (auto& [key, filed] : by_key) {
-    KeyState state = finish(key, filed, servers, silent);
-    if (state.in_use()) all.push_back(std::move(state));
-  }
+  for (const auto& list : node_lists) add_views(all, list);
   return all;
 }
 
-void throw_no_majority(const std::vector<std::optional<Error>>& troubles) {
-  std::optional<ErrorKind> common;
-  Cause cause = Cause::none;
-  std::string text;
-  for (const auto& trouble : troubles) {
-    if (!trouble) continue;
-    if (!common) common = trouble->kind();
-    if (is_refused_login(trouble->cause())) cause = trouble->cause();
-    if (*common != trouble->kind()) common = ErrorKind::unavailable;
-    text += (text.empty() ? ": " : "; ") + std::string(trouble->what());
+std::vector<KeyState> merged_states(const Query& query,
+                                    const std::vector<std::vector<KeyState>>& node_lists,
+                                    std::size_t servers) {
+  std::map<LockKey, KeyViews> by_key;
+  for (const auto& states : node_lists) {
+    for (const KeyState& state : states) {
+      KeyViews& views = by_key[state.key];
+      add_views(views.holders, state.holders);
+      add_views(views.waiters, state.waiters);
+      const bool later = state.last && (!views.last || views.last->fence < state.last->fence);
+      if (later) views.last = state.last;
+    }
   }
-  throw Error(common.value_or(ErrorKind::unavailable),
-              "no majority of " + std::to_string(troubles.size()) + " servers" + text,
-              common == ErrorKind::denied ? cause : Cause::none);
+  const auto silent = servers - node_lists.size();
+  std::vector<KeyState> all;
+  for (const LockKey& key : query.keys) {
+    const auto views = by_key.extract(key);
+    all.push_back(merged_state(key, views ? views.mapped() : KeyViews{}, servers, silent));
+  }
+  for (const auto& [key, views] : by_key) {
+    KeyState state = merged_state(key, views, servers, silent);
+    if (state.in_use()) all.push_back(std::move(state));
+  }
+  return all;
 }
 
 }  // namespace dlock

@@ -1,25 +1,21 @@
 #pragma once
 
-#include <optional>
+#include <cstddef>
 #include <vector>
 
-#include "base/error.hpp"
 #include "lock/grant.hpp"
 #include "lock/store.hpp"
 
 namespace dlock {
 
-/// The owners that members have named, each once.
-std::vector<Holder> merged_holders(const std::vector<std::vector<Holder>>& said);
+/// The holders that nodes have named, as each of those nodes sees them: one list for each owner.
+std::vector<std::vector<Holder>> holders_by_owner(
+    const std::vector<std::vector<Holder>>& node_lists);
 
-/// Merges the answers of members to one query. Holders that lack some of their votes are left out,
+/// Merges the answers of nodes to one query. Holders that lack some of their votes are left out,
 /// unless those of the `servers` that did not answer can supply the rest.
 std::vector<KeyState> merged_states(const Query& query,
-                                    const std::vector<std::vector<KeyState>>& said,
+                                    const std::vector<std::vector<KeyState>>& node_lists,
                                     std::size_t servers);
-
-/// Throws one Error that sums up the troubles. There is an entry for each member, empty if all is
-/// well there.
-[[noreturn]] void throw_no_majority(const std::vector<std::optional<Error>>& troubles);
 
 }  // namespace dlock

@@ -2,10 +2,55 @@
 
 #include <algorithm>
 
+#include "base/duration.hpp"
 #include "base/error.hpp"
-#include "quorum/merge.hpp"
+#include "base/text.hpp"
 
 namespace dlock {
+namespace {
+
+using State = NodeVote::State;
+
+/// Throws one Error that sums up the troubles. There is an entry for each node, empty if all is
+/// well there.
+[[noreturn]] void throw_no_majority(const std::vector<std::optional<Error>>& troubles) {
+  std::optional<ErrorKind> common;
+  Cause cause = Cause::none;
+  std::string text;
+  for (const auto& trouble : troubles) {
+    if (!trouble) continue;
+    if (!common) common = trouble->kind();
+    if (is_refused_login(trouble->cause())) cause = trouble->cause();
+    if (*common != trouble->kind()) common = ErrorKind::unavailable;
+    text += (text.empty() ? ": " : "; ") + std::string(trouble->what());
+  }
+  throw Error(common.value_or(ErrorKind::unavailable),
+              "no majority of " + std::to_string(troubles.size()) + " servers" + text,
+              common == ErrorKind::denied ? cause : Cause::none);
+}
+
+}  // namespace
+
+void ServerClocks::note(std::size_t node, const ClockReading& reading) {
+  // Two clocks drift apart by at most one part in so many since the earlier reading.
+  constexpr int drift_one_in = 1000;
+  auto& known = known_[node];
+  const auto unsure = reading.received - reading.sent;
+  if (known && unsure > known->unsure + (reading.received - known->read) / drift_one_in) return;
+  const auto middle = reading.sent.time_since_epoch() + unsure / 2;
+  known = Known{reading.server - middle, unsure, reading.received};
+}
+
+std::optional<microseconds> ServerClocks::median(Deadline when) const {
+  std::vector<BootClock::duration> ahead;
+  for (const auto& known : known_) {
+    if (known) ahead.push_back(known->ahead);
+  }
+  if (ahead.empty()) return std::nullopt;
+  const auto middle = ahead.begin() + static_cast<std::ptrdiff_t>((ahead.size() - 1) / 2);
+  std::nth_element(ahead.begin(), middle, ahead.end());
+  return std::chrono::floor<microseconds>(when.time_since_epoch() + *middle);
+}
 
 Nodes::Nodes(std::unique_ptr<NodeClients> clients)
     : clients_(std::move(clients)),
@@ -13,28 +58,40 @@ Nodes::Nodes(std::unique_ptr<NodeClients> clients)
       late_(clients_->size()),
       clocks_(clients_->size()) {}
 
-void Nodes::ask(std::size_t node, const std::optional<HoldName>& about, NodeRequest request,
-                Deadline deadline) {
+void Nodes::ask(std::size_t node, NodeRequest request, Deadline deadline, QuorumHold* about) {
   const Asked before =
       std::exchange(asked_[node], Asked{clients_->ask(node, std::move(request), deadline), about});
-  if (before.request != 0 && before.about && listener_ != nullptr) {
-    listener_->on_overtaken(*before.about, node);
+  if (before.request != 0 && before.about != nullptr) {
+    before.about->node_votes[node].awaited = false;
+    if (!late_[node]) before.about->round_is_overtaken = true;
+  }
+  if (about != nullptr) about->node_votes[node].awaited = true;
+}
+
+void Nodes::ask(std::vector<NodeCall> requests, QuorumHold* about) {
+  for (NodeCall& call : requests) ask(call.node, std::move(call.request), call.deadline, about);
+}
+
+void Nodes::forget(const QuorumHold& hold) {
+  if (waiting_ == &hold) waiting_ = nullptr;
+  for (Asked& asked : asked_) {
+    if (asked.about == &hold) asked.about = nullptr;
   }
 }
 
 std::optional<NodeReply> Nodes::hear(Deadline until, int cancel_fd) {
   while (auto reply = clients_->hear(until, cancel_fd)) {
     check_identity(*reply);
-    if (reply->standing.clock) clocks_.note(reply->member, *reply->standing.clock);
+    if (reply->standing.clock) clocks_.note(reply->node, *reply->standing.clock);
     note_trouble(*reply);
     if (reply->request == 0) {
-      if (listener_ != nullptr) listener_->on_news(*reply);
+      if (waiting_ != nullptr) waiting_->on_news(*reply);
       return reply;
     }
-    late_[reply->member] = false;
-    if (reply->request != asked_[reply->member].request) continue;
-    const Asked asked = std::exchange(asked_[reply->member], {});
-    if (asked.about && listener_ != nullptr) listener_->on_reply(*asked.about, *reply);
+    late_[reply->node] = false;
+    if (reply->request != asked_[reply->node].request) continue;
+    const Asked asked = std::exchange(asked_[reply->node], {});
+    if (asked.about != nullptr) asked.about->on_reply(*reply);
     return reply;
   }
   return std::nullopt;
@@ -46,20 +103,21 @@ void Nodes::hear_arrived() {
 }
 
 Nodes::Answers Nodes::poll(const NodeRequest& request, const CallOptions& call_options,
-                           milliseconds linger, const std::function<bool(const Answers&)>& enough) {
+                           const std::function<bool(const Answers&)>& enough) {
   Answers answers(size());
-  for (std::size_t i = 0; i < size(); ++i) ask(i, std::nullopt, request, call_options.deadline);
+  for (std::size_t i = 0; i < size(); ++i) ask(i, request, call_options.deadline, nullptr);
   std::size_t answered = 0, of_use = 0;
   Deadline until = call_options.deadline;
-  while (answered < answers.size() && !enough(answers)) {
+  while (answered < answers.size() && !(enough && enough(answers))) {
     auto reply = hear(until, call_options.cancel_fd);
     if (!reply) break;
     if (reply->request == 0) continue;
     ++answered;
-    if (!std::holds_alternative<Error>(reply->response) && ++of_use == majority()) {
-      until = std::min(until, later(BootClock::now(), linger));
+    const bool is_useful = !std::holds_alternative<Error>(reply->response);
+    if (!enough && is_useful && ++of_use == majority()) {
+      until = std::min(until, later(BootClock::now(), straggler_wait));
     }
-    answers[reply->member] = std::move(reply);
+    answers[reply->node] = std::move(reply);
   }
   return answers;
 }
@@ -67,7 +125,7 @@ Nodes::Answers Nodes::poll(const NodeRequest& request, const CallOptions& call_o
 void Nodes::await_stragglers(const CallOptions& call_options) {
   const auto next_straggler = [this] {
     std::size_t node = 0;
-    while (node < size() && (!owes(node) || is_late(node))) ++node;
+    while (node < size() && (asked_[node].request == 0 || is_late(node))) ++node;
     return node;
   };
   while (next_straggler() < size() && hear(call_options.deadline, call_options.cancel_fd)) {
@@ -75,16 +133,25 @@ void Nodes::await_stragglers(const CallOptions& call_options) {
   for (auto node = next_straggler(); node < size(); node = next_straggler()) note_late(node);
 }
 
-std::optional<HoldName> Nodes::hold_owed_beside(const HoldName& name) const {
+QuorumHold* Nodes::hold_owed_beside(const QuorumHold& hold) const {
   for (std::size_t i = 0; i < size(); ++i) {
-    if (owes(i) && !is_late(i) && asked_[i].about && *asked_[i].about != name) {
-      return asked_[i].about;
-    }
+    const Asked& asked = asked_[i];
+    const bool is_owed = asked.request != 0 && asked.about != nullptr && !is_late(i);
+    if (is_owed && asked.about != &hold) return asked.about;
   }
-  return std::nullopt;
+  return nullptr;
 }
 
-void Nodes::tell_sent_release(const Answers& answers, const CallOptions& call_options) const {
+void Nodes::give_up(QuorumHold& hold) const {
+  for (std::size_t i = 0; i < size(); ++i) {
+    NodeVote& vote = hold.node_votes[i];
+    if (!std::exchange(vote.awaited, false)) continue;
+    vote.trouble = Error(ErrorKind::unavailable, name(i) + ": no answer in time");
+    if (vote.state != State::held) vote.state = State::failed;
+  }
+}
+
+void Nodes::note_sent_release(const Answers& answers, const CallOptions& call_options) const {
   if (call_options.sent == nullptr) return;
   for (std::size_t i = 0; i < size(); ++i) {
     const auto* error = answers[i] ? std::get_if<Error>(&answers[i]->response) : nullptr;
@@ -95,17 +162,21 @@ void Nodes::tell_sent_release(const Answers& answers, const CallOptions& call_op
 
 void Nodes::begin_anew() {
   clients_->begin_anew();
-  asked_.assign(size(), {});
+  waiting_ = nullptr;
+  for (std::size_t i = 0; i < size(); ++i) {
+    const Asked asked = std::exchange(asked_[i], {});
+    if (asked.about != nullptr) asked.about->node_votes[i].awaited = false;
+  }
 }
 
 /// A server under two names has one vote: its answers under the second name are void.
 void Nodes::check_identity(NodeReply& reply) {
   const std::string& process = reply.standing.process;
   if (process.empty()) return;
-  const auto known = nodes_by_process_.try_emplace(process, reply.member).first->second;
-  if (known != reply.member) {
-    reply.response = Error(ErrorKind::usage, name(std::min(known, reply.member)) + " and " +
-                                                 name(std::max(known, reply.member)) +
+  const auto known = nodes_by_process_.try_emplace(process, reply.node).first->second;
+  if (known != reply.node) {
+    reply.response = Error(ErrorKind::usage, name(std::min(known, reply.node)) + " and " +
+                                                 name(std::max(known, reply.node)) +
                                                  " are the same server: name each once");
     return;
   }
@@ -119,37 +190,105 @@ void Nodes::check_identity(NodeReply& reply) {
 void Nodes::note_trouble(const NodeReply& reply) {
   const auto* error = std::get_if<Error>(&reply.response);
   if (error == nullptr) {
-    untold_.erase(reply.member);
-  } else if (!told_.contains({reply.member, error->kind()})) {
-    untold_.insert_or_assign(reply.member, *error);
+    unreported_.erase(reply.node);
+  } else if (!reported_.contains({reply.node, error->kind()})) {
+    unreported_.insert_or_assign(reply.node, *error);
   }
 }
 
 std::vector<Error> Nodes::take_troubles() {
+  hear_arrived();
   std::vector<Error> troubles;
-  for (const auto& [node, error] : std::exchange(untold_, {})) {
-    told_.emplace(node, error.kind());
+  for (const auto& [node, error] : std::exchange(unreported_, {})) {
+    reported_.emplace(node, error.kind());
     troubles.push_back(error);
   }
   return troubles;
 }
 
-std::optional<ErrorKind> Nodes::take_trouble(std::size_t node) {
-  const auto trouble = untold_.extract(node);
-  if (trouble.empty()) return std::nullopt;
-  const ErrorKind kind = trouble.mapped().kind();
-  told_.emplace(node, kind);
-  return kind;
+/// The reason why a node does not count for a hold, if there is one.
+std::optional<std::string> Nodes::fault_of(const QuorumHold& hold, std::size_t node) const {
+  const NodeVote& vote = hold.node_votes[node];
+  if (!vote.votes()) {
+    return name(node) + ": no vote for another " + human_duration(vote.quarantined_for);
+  }
+  if (vote.trouble) return vote.trouble->what();
+  if (vote.awaited) return name(node) + ": no answer";
+  if (vote.state == State::gone || vote.state == State::released) {
+    return name(node) + ": it lacks the hold";
+  }
+  return std::nullopt;
+}
+
+QuorumMargin Nodes::margin_of(const QuorumHold& hold) {
+  QuorumMargin margin;
+  margin.needed = hold.needed();
+  margin.servers = size();
+  for (std::size_t i = 0; i < size(); ++i) {
+    const NodeVote& vote = hold.node_votes[i];
+    const bool just_asked = vote.awaited && BootClock::now() < later(hold.asked, straggler_wait);
+    // All nodes were told the fence that was decided on, after they voted.
+    const bool differs = hold.is_confirmed(vote) && hold.acquired && vote.fence != hold.fence;
+    if ((hold.is_confirmed(vote) && !differs) || just_asked) {
+      ++margin.held;
+      continue;
+    }
+    const char* otherwise =
+        differs ? ": it has another fence than it was told" : ": it lacks the hold";
+    margin.missing += margin.missing.empty() ? "" : "; ";
+    margin.missing += fault_of(hold, i).value_or(name(i) + otherwise);
+    if (const auto trouble = unreported_.extract(i)) {
+      reported_.emplace(i, trouble.mapped().kind());
+      margin.misnamed = margin.misnamed || trouble.mapped().kind() == ErrorKind::usage;
+    }
+  }
+  return margin;
+}
+
+std::optional<Refusal> Nodes::too_few_votes(const QuorumHold& hold) const {
+  std::vector<milliseconds> waits;
+  std::vector<std::string> names;
+  std::size_t able = 0;  ///< nodes that can vote, or may be able to
+  for (std::size_t i = 0; i < size(); ++i) {
+    const NodeVote& vote = hold.node_votes[i];
+    if (vote.is_silent() || vote.votes()) {
+      ++able;
+      continue;
+    }
+    waits.push_back(vote.quarantined_for);
+    names.push_back(name(i));
+  }
+  if (able >= hold.needed() || able + waits.size() < hold.needed()) return std::nullopt;
+  std::sort(waits.begin(), waits.end());
+  Refusal refusal = merged_refusal(hold);
+  refusal.why = Refusal::Reason::unready;
+  refusal.ask_again_in = waits[hold.needed() - able - 1];
+  refusal.reason =
+      "too few of " + std::to_string(size()) +
+      " servers have a vote: one that was restarted or flushed, or has evicted keys, " +
+      "may have forgotten a lease, and has none for another " +
+      human_duration(refusal.ask_again_in) + ": " + joined(names, ", ");
+  return refusal;
 }
 
 void Nodes::throw_no_majority_of(const Answers& answers) const {
-  std::vector<std::optional<Error>> troubles(answers.size());
-  for (std::size_t i = 0; i < answers.size(); ++i) {
+  std::vector<std::optional<Error>> troubles(size());
+  for (std::size_t i = 0; i < size(); ++i) {
     if (!answers[i]) {
       troubles[i].emplace(ErrorKind::unavailable, name(i) + ": no answer in time");
     } else if (const auto* error = std::get_if<Error>(&answers[i]->response)) {
       troubles[i] = *error;
     }
+  }
+  throw_no_majority(troubles);
+}
+
+void Nodes::throw_no_majority_of(const QuorumHold& hold) const {
+  std::vector<std::optional<Error>> troubles(size());
+  for (std::size_t i = 0; i < size(); ++i) {
+    const auto fault = fault_of(hold, i);
+    const Error unavailable(ErrorKind::unavailable, "");
+    if (fault) troubles[i] = hold.node_votes[i].trouble.value_or(unavailable).reworded(*fault);
   }
   throw_no_majority(troubles);
 }

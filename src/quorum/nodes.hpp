@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "quorum/node_clients.hpp"
-#include "quorum/server_clocks.hpp"
+#include "quorum/quorum_hold.hpp"
 
 namespace dlock {
 
@@ -19,88 +19,105 @@ namespace dlock {
 /// eviction, even after a TLS handshake, and to receive the answer to a renewal.
 constexpr milliseconds time_for_a_far_server{250};
 
-/// Identifies one hold. All requests about the hold carry this name.
-using HoldName = std::pair<LockKey, Token>;
-
-/// Receives from Nodes the replies to requests about holds, in the thread that asks and hears.
-class HoldListener {
+/// The wall clocks of the nodes, as reported, continued by this host's BootClock. All clients of
+/// the same nodes thus use one clock, whatever the wall clocks of their hosts show.
+class ServerClocks {
  public:
-  virtual ~HoldListener() = default;
-  virtual void on_reply(const HoldName& about, const NodeReply& reply) = 0;
-  /// The node was asked something else: its answer about the hold is dropped.
-  virtual void on_overtaken(const HoldName& about, std::size_t node) = 0;
-  /// A node sends a message unasked, or its messages have ended with an error.
-  virtual void on_news(const NodeReply& reply) = 0;
+  explicit ServerClocks(std::size_t nodes) : known_(nodes) {}
+
+  /// Records the reading from `node`, unless an earlier one is more exact.
+  void note(std::size_t node, const ClockReading& reading);
+
+  /// The median of the known clocks at `when`, since the epoch; of two in the middle, the earlier
+  /// one. The result is empty while no clock is known.
+  std::optional<microseconds> median(Deadline when) const;
+
+ private:
+  struct Known {
+    BootClock::duration ahead{0};  ///< of the boot clock
+    BootClock::duration unsure{0};
+    Deadline read{};
+  };
+  std::vector<std::optional<Known>> known_;
 };
 
-/// Sends the requests of one store to the servers of a quorum. Keeps for each server the request
-/// that is owed a reply, the process that answered, its clock, and its latest error. Nodes knows
-/// nothing of the rules of a lock. Used by one thread at a time.
+/// Sends the requests of one store to the servers of a quorum, and passes the replies to the holds.
+/// Keeps for each server the request that is owed a reply, the process that answered, its clock,
+/// and its latest error. Used by one thread at a time.
 class Nodes {
  public:
   using Answers = std::vector<std::optional<NodeReply>>;  ///< one for each node, if it came
 
   explicit Nodes(std::unique_ptr<NodeClients> clients);
 
-  void report_to(HoldListener* listener) { listener_ = listener; }
-
   std::size_t size() const { return clients_->size(); }
   std::size_t majority() const { return size() / 2 + 1; }
   std::string name(std::size_t node) const { return clients_->name(node); }
+  const ServerClocks& clocks() const { return clocks_; }
 
-  /// Sends a request; an answer that the node still owes is dropped.
-  void ask(std::size_t node, const std::optional<HoldName>& about, NodeRequest request,
-           Deadline deadline);
+  /// Sends requests. `about` notes the replies; if it is null, nobody needs them. An answer that a
+  /// node still owes is dropped, and the hold that it was about notes that.
+  void ask(std::vector<NodeCall> requests, QuorumHold* about);
+  /// The hold that notes the messages that nodes send unasked.
+  void listen_for(QuorumHold& hold) { waiting_ = &hold; }
+  /// Called before a hold is destroyed.
+  void forget(const QuorumHold& hold);
   /// The next reply to a node's last request, or a message that came unasked; nothing at `until`.
-  /// The listener has received it before.
+  /// The hold that it is about has noted it.
   std::optional<NodeReply> hear(Deadline until, int cancel_fd);
   /// Takes what has arrived, without waiting.
   void hear_arrived();
-  /// Sends the request to all nodes, and hears them until `enough`, or for `linger` after a
-  /// majority has answered.
-  Answers poll(const NodeRequest& request, const CallOptions& call_options, milliseconds linger,
-               const std::function<bool(const Answers&)>& enough);
+  /// Sends the request to all nodes, and hears them until `enough`; without that, for
+  /// straggler_wait after a majority has answered.
+  Answers poll(const NodeRequest& request, const CallOptions& call_options,
+               const std::function<bool(const Answers&)>& enough = {});
   /// Waits until the deadline for nodes that owe a reply and were not late before. A node that does
   /// not reply by then is late: the next call does not wait for it.
   void await_stragglers(const CallOptions& call_options);
-  bool owes(std::size_t node) const { return asked_[node].request != 0; }
   bool is_late(std::size_t node) const { return late_[node]; }
-  /// A hold other than `name` about which a node that is not late owes a reply.
-  std::optional<HoldName> hold_owed_beside(const HoldName& name) const;
+  /// Marks a node that did not answer in time, until it answers again.
+  void note_late(std::size_t node) { late_[node] = true; }
+  /// A hold other than this one about which a node that is not late owes a reply.
+  QuorumHold* hold_owed_beside(const QuorumHold& hold) const;
+  /// Notes that the answers about the hold that are still owed did not come in time.
+  void give_up(QuorumHold& hold) const;
   /// Raises call_options.sent if a release was sent to a node that did not answer it.
-  void tell_sent_release(const Answers& answers, const CallOptions& call_options) const;
+  void note_sent_release(const Answers& answers, const CallOptions& call_options) const;
   /// See NodeClients; this also forgets the requests.
   void begin_anew();
 
-  /// Marks a node that did not answer in time, until it answers again.
-  void note_late(std::size_t node) { late_[node] = true; }
-
-  const ServerClocks& clocks() const { return clocks_; }
-
   /// The latest errors of the nodes, each kind once for each node.
   std::vector<Error> take_troubles();
-  /// The kind of this node's latest error, which then counts as reported; nothing if there is no
-  /// new one.
-  std::optional<ErrorKind> take_trouble(std::size_t node);
+  /// Counts the nodes that have the hold and says what is wrong with the others. These errors then
+  /// count as reported.
+  QuorumMargin margin_of(const QuorumHold& hold);
+  /// The refusal of a claim that lacks votes because too many nodes are in quarantine; nothing if
+  /// enough other nodes have theirs.
+  std::optional<Refusal> too_few_votes(const QuorumHold& hold) const;
+  /// Throw an Error that names each node that did not answer, or does not count for the hold, and
+  /// the reason.
   [[noreturn]] void throw_no_majority_of(const Answers& answers) const;
+  [[noreturn]] void throw_no_majority_of(const QuorumHold& hold) const;
 
  private:
   struct Asked {
     std::uint64_t request = 0;  ///< 0: no reply is owed
-    std::optional<HoldName> about;
+    QuorumHold* about = nullptr;
   };
 
+  void ask(std::size_t node, NodeRequest request, Deadline deadline, QuorumHold* about);
   void check_identity(NodeReply& reply);
   void note_trouble(const NodeReply& reply);
+  std::optional<std::string> fault_of(const QuorumHold& hold, std::size_t node) const;
 
   std::unique_ptr<NodeClients> clients_;
-  HoldListener* listener_ = nullptr;
+  QuorumHold* waiting_ = nullptr;
   std::vector<Asked> asked_;
   std::vector<bool> late_;
   ServerClocks clocks_;
   std::map<std::string, std::size_t> nodes_by_process_;
-  std::map<std::size_t, Error> untold_;
-  std::set<std::pair<std::size_t, ErrorKind>> told_;
+  std::map<std::size_t, Error> unreported_;
+  std::set<std::pair<std::size_t, ErrorKind>> reported_;
 };
 
 }  // namespace dlock

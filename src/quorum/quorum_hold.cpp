@@ -1,7 +1,9 @@
 #include "quorum/quorum_hold.hpp"
 
-#include <algorithm>
-#include <map>
+#include <utility>
+
+#include "lock/lease_renewer.hpp"
+#include "quorum/merge.hpp"
 
 namespace dlock {
 namespace {
@@ -11,53 +13,30 @@ using State = NodeVote::State;
 /// In microseconds: proposals of one moment differ by less, whatever the servers' clocks.
 constexpr std::int64_t farthest_apart = 600'000'000;
 
-struct Competitor {
-  Holder holder;
-  std::size_t votes = 0;
-};
+/// Another owner that holds the key or wants it, as the nodes see it that voted for it.
+using Competitor = std::vector<Holder>;
 
-/// The competitors by owner. A kept hold has no owner, and a process may have left several. It is
-/// therefore identified by its process and its position among that process's holds at each member;
-/// all members name the oldest first.
-std::map<std::string, Competitor> rivals_in(const QuorumHold& quorum_hold) {
-  std::map<std::string, Competitor> competitors;
-  for (const NodeVote& node_vote : quorum_hold.node_votes) {
-    if (node_vote.state != State::refused) continue;
-    std::map<std::string, int> kept_here;
-    for (const Holder& holder : node_vote.refusal.held_by) {
-      std::string id = holder.owner;
-      if (holder.kept) {
-        id = " " + holder.who.host + " " + std::to_string(holder.who.pid);
-        id += " " + std::to_string(++kept_here[id]);
-      }
-      auto& competitor = competitors.try_emplace(id, Competitor{holder, 0}).first->second;
-      ++competitor.votes;
-    }
+std::vector<Competitor> competitors_of(const QuorumHold& hold) {
+  std::vector<std::vector<Holder>> holders;
+  for (const NodeVote& vote : hold.node_votes) {
+    if (vote.state == State::refused) holders.push_back(vote.refusal.held_by);
   }
-  return competitors;
-}
-
-/// A refusal names only the first few holders.
-bool holders_left_out(const QuorumHold& quorum_hold) {
-  return std::any_of(quorum_hold.node_votes.begin(), quorum_hold.node_votes.end(),
-                     [](const NodeVote& node_vote) {
-                       return node_vote.state == State::refused &&
-                              node_vote.refusal.holders > node_vote.refusal.held_by.size();
-                     });
+  return holders_by_owner(holders);
 }
 
 /// Whether the competitor has the votes it needs, as far as can be seen. In a race the known votes
-/// are a moment old. A holder of longer standing may also have votes of members that cannot be seen
+/// are a moment old. A holder of longer standing may also have votes of nodes that cannot be seen
 /// now.
-bool is_established(const Competitor& competitor, const QuorumHold& quorum_hold) {
+bool is_established(const Competitor& competitor, const QuorumHold& hold) {
   constexpr milliseconds older_than_a_race{1000};
-  const std::size_t needed = votes_needed(quorum_hold.node_votes.size(), competitor.holder.limit);
-  const std::size_t unseen = quorum_hold.unknown() + quorum_hold.awaited();
-  return competitor.votes >= needed ||
-         (competitor.votes + unseen >= needed && competitor.holder.held >= older_than_a_race);
+  const Holder& holder = competitor.front();
+  const std::size_t needed = votes_needed(hold.node_votes.size(), holder.limit);
+  const std::size_t unseen = hold.unknown() + hold.awaited();
+  return competitor.size() >= needed ||
+         (competitor.size() + unseen >= needed && holder.held >= older_than_a_race);
 }
 
-/// Whether exactly one of them is a reader: no member admits both.
+/// Whether exactly one of them is a reader: no node admits both.
 bool apart(Limit a, Limit b) { return a.unlimited() != b.unlimited(); }
 
 bool has_room(const Refusal& refusal, Limit limit) {
@@ -68,236 +47,264 @@ bool has_room(const Refusal& refusal, Limit limit) {
          });
 }
 
-/// The number of members that have room, but a queue of other waiters.
-std::size_t barred_by_queues(const QuorumHold& quorum_hold) {
-  return static_cast<std::size_t>(std::count_if(
-      quorum_hold.node_votes.begin(), quorum_hold.node_votes.end(), [&](const NodeVote& node_vote) {
-        return node_vote.state == State::refused && node_vote.refusal.waiting > 0 &&
-               has_room(node_vote.refusal, quorum_hold.claim->limit);
-      }));
-}
-
 }  // namespace
 
-QuorumHold::QuorumHold(std::size_t members, std::optional<Claim> of)
-    : node_votes(members),
+QuorumHold::QuorumHold(std::size_t nodes, Claim of, bool complete)
+    : node_votes(nodes),
       claim(std::move(of)),
-      acquired(!claim),
-      needed_(votes_needed(members, claim ? claim->limit : exclusive)) {}
+      is_complete(complete),
+      acquired(!complete),
+      needed_(votes_needed(nodes, claim.limit)) {}
 
-void QuorumHold::take(const NodeReply& heard) {
-  NodeVote& node_vote = node_votes[heard.member];
-  node_vote.awaited = false;
-  const auto hold = [&](const Grant& grant) {
-    node_vote.state = State::held;
-    node_vote.fence = grant.fence;
-    node_vote.valid_until = grant.lease.valid_until;
-    node_vote.length = grant.lease.length;
-    node_vote.round = round;
+void QuorumHold::on_reply(const NodeReply& reply) {
+  NodeVote& vote = node_votes[reply.node];
+  vote.awaited = false;
+  const auto note_grant = [&](const Grant& grant) {
+    vote.state = State::held;
+    vote.fence = grant.fence;
+    vote.lease = grant.lease;
+    vote.round = round;
   };
-  if (const auto* error = std::get_if<Error>(&heard.response)) {
-    node_vote.trouble = *error;
-    if (node_vote.state != State::held) node_vote.state = State::failed;
+  if (const auto* error = std::get_if<Error>(&reply.response)) {
+    vote.trouble = *error;
+    if (vote.state != State::held) vote.state = State::failed;
     return;
   }
-  node_vote.trouble.reset();
-  node_vote.quarantined_for = heard.standing.quarantined_for;
-  if (const auto* answer = std::get_if<Answer>(&heard.response)) {
-    if (const auto* grant = std::get_if<Grant>(answer)) return hold(*grant);
-    node_vote.state = State::refused;
-    node_vote.refusal = std::get<Refusal>(*answer);
+  vote.trouble.reset();
+  vote.quarantined_for = reply.standing.quarantined_for;
+  if (const auto* answer = std::get_if<Answer>(&reply.response)) {
+    if (const auto* grant = std::get_if<Grant>(answer)) return note_grant(*grant);
+    vote.state = State::refused;
+    vote.refusal = std::get<Refusal>(*answer);
   }
-  if (const auto* renewed = std::get_if<Renewed>(&heard.response)) {
+  if (const auto* renewed = std::get_if<Renewed>(&reply.response)) {
     const auto& grant = renewed->grant;
     if (!grant) {
-      node_vote.state = State::gone;
+      vote.state = State::gone;
       if (renewed->evicted_by) evicted_by = renewed->evicted_by;
       return;
     }
     // A process that did not acquire the hold learns only from the grant how many votes it needs.
-    const auto limit = claim ? std::nullopt : grant->limit;
+    const auto limit = is_complete ? std::nullopt : grant->limit;
     if (limit) needed_ = std::max(needed_, votes_needed(node_votes.size(), *limit));
-    hold(*grant);
+    note_grant(*grant);
   }
 }
 
-std::size_t QuorumHold::count(State state) const {
-  return static_cast<std::size_t>(
-      std::count_if(node_votes.begin(), node_votes.end(),
-                    [&](const NodeVote& node_vote) { return node_vote.state == state; }));
-}
-
-std::size_t QuorumHold::unknown() const {
-  return static_cast<std::size_t>(std::count_if(
-      node_votes.begin(), node_votes.end(),
-      [](const NodeVote& node_vote) { return node_vote.is_silent() && !node_vote.awaited; }));
-}
-
-std::size_t QuorumHold::awaited() const {
-  return static_cast<std::size_t>(
-      std::count_if(node_votes.begin(), node_votes.end(),
-                    [](const NodeVote& node_vote) { return node_vote.awaited; }));
-}
-
-std::size_t QuorumHold::awaited_holders() const {
-  return static_cast<std::size_t>(
-      std::count_if(node_votes.begin(), node_votes.end(), [](const NodeVote& node_vote) {
-        return node_vote.awaited && node_vote.state == State::held;
-      }));
-}
-
-std::vector<const NodeVote*> QuorumHold::holding(Deadline now) const {
-  std::vector<const NodeVote*> holding;
-  for (const NodeVote& node_vote : node_votes) {
-    const bool counts =
-        node_vote.state == State::held && node_vote.votes() && now < node_vote.valid_until;
-    if (counts) holding.push_back(&node_vote);
+void QuorumHold::on_news(const NodeReply& reply) {
+  NodeVote& vote = node_votes[reply.node];
+  if (const auto* error = std::get_if<Error>(&reply.response)) {
+    vote.trouble = *error;
+    if (vote.state == State::refused) vote.state = State::failed;
+    return;
   }
-  return holding;
+  const Wake& wake = std::get<Wake>(reply.response);
+  if (wake.why == Wake::Reason::changed) news = wake;
+  const bool may_be_granted = vote.state == State::refused || vote.state == State::gone;
+  if (wake.why != Wake::Reason::granted || !may_be_granted) return;
+  vote.state = State::announced;
+  vote.fence = wake.grant ? wake.grant->fence : Fence{};
+}
+
+std::vector<NodeCall> QuorumHold::vote_requests(const Ask& ask, Fence proposed, Deadline now,
+                                                Deadline deadline) {
+  proposal = proposed;
+  asked = now;
+  // Half of the time is left for the requests that raise the fence.
+  fence_by = std::min(later(now, straggler_wait), now + (deadline - now) / 2);
+  std::vector<NodeCall> requests;
+  for (std::size_t i = 0; i < node_votes.size(); ++i) {
+    const NodeVote& vote = node_votes[i];
+    if (!ask.wait && vote.state == State::held && vote.round == round) continue;
+    requests.push_back({i, Vote{claim, {ask.wait, ticket}, proposal}, deadline});
+  }
+  return requests;
+}
+
+std::vector<NodeCall> QuorumHold::renewal_requests(RenewalTerms terms, Deadline now,
+                                                   Deadline deadline) {
+  round_is_overtaken = false;
+  ++round;
+  if (fence.value == 0) fence = least_common_fence(now);
+  terms.granted.reset();
+  if (fence.value != 0) terms.granted = fence;
+  Renewal renewal{claim_named(claim.key, claim.token), terms};
+  renewal.claim.who.command_pid = claim.who.command_pid;
+  std::vector<NodeCall> requests;
+  for (std::size_t i = 0; i < node_votes.size(); ++i) {
+    const State state = node_votes[i].state;
+    // A node without the hold rejoins once the others have renewed it.
+    if (state == State::released || (state == State::gone && acquired && is_complete)) continue;
+    requests.push_back({i, renewal, deadline});
+  }
+  return requests;
+}
+
+std::vector<NodeCall> QuorumHold::release_requests(Deadline now) {
+  std::vector<NodeCall> requests;
+  for (std::size_t i = 0; i < node_votes.size(); ++i) {
+    NodeVote& vote = node_votes[i];
+    if (vote.state == State::refused && !vote.awaited) continue;
+    requests.push_back({i,
+                        Release{claim_named(claim.key, claim.token), {ReleaseMode::ignore_floor}},
+                        later(now, request_time())});
+    vote.state = State::released;
+  }
+  return requests;
+}
+
+QuorumHold::Decision QuorumHold::decide(Deadline now, Deadline deadline) {
+  Decision decision;
+  if (confirmed() < needed_ || fence_may_be_found(now)) return decision;
+  if (fence.value == 0) fence = least_common_fence(now);
+  if (const auto common = lease(now)) {
+    acquired = true;
+    decision.grant = Grant{fence, *common};
+  }
+  for (std::size_t i = 0; i < node_votes.size(); ++i) {
+    NodeVote& vote = node_votes[i];
+    if (vote.awaited) continue;
+    const bool held = vote.state == State::held;
+    if (!decision.grant && held && vote.fence < fence && vote.raised != round) {
+      vote.raised = round;
+      decision.requests.push_back(
+          {i, Renewal{claim_named(claim.key, claim.token), {.granted = fence}}, deadline});
+    }
+    const bool lacks_it = vote.state == State::refused || vote.state == State::gone;
+    if (decision.grant && is_complete && (lacks_it || (held && vote.fence != fence))) {
+      decision.requests.push_back({i, Rejoining{claim, fence}, later(now, request_time())});
+    }
+  }
+  return decision;
+}
+
+milliseconds QuorumHold::request_time() const {
+  return is_complete ? request_timeout(claim.ttl) : silence_of_a_dead_server;
+}
+
+bool QuorumHold::is_answered() const {
+  const auto holders_awaited =
+      count_if([](const NodeVote& vote) { return vote.awaited && vote.state == State::held; });
+  return node_votes.size() - unknown() - awaited() >= needed_ && holders_awaited == 0;
 }
 
 bool QuorumHold::may_win(Deadline now) const {
-  std::size_t possible = 0;
-  for (const NodeVote& node_vote : node_votes) {
-    const bool held =
-        node_vote.state == State::held && node_vote.votes() && now < node_vote.valid_until;
-    const bool agrees =
-        fence.value == 0 || acquired || node_vote.fence == fence || node_vote.awaited;
-    if (held ? agrees : node_vote.awaited) ++possible;
-  }
-  return possible >= needed_;
+  return count_if([&](const NodeVote& vote) {
+           if (!vote.holds(now)) return vote.awaited;
+           return fence.value == 0 || acquired || vote.fence == fence || vote.awaited;
+         }) >= needed_;
 }
 
 Fence QuorumHold::least_common_fence(Deadline now) const {
   std::vector<Fence> fences;
-  for (const NodeVote& node_vote : node_votes) {
-    const bool held =
-        node_vote.state == State::held && node_vote.votes() && now < node_vote.valid_until;
-    if ((held || node_vote.state == State::told) && node_vote.fence.value != 0) {
-      fences.push_back(node_vote.fence);
-    }
+  for (const NodeVote& vote : node_votes) {
+    const bool counts = vote.holds(now) || vote.state == State::announced;
+    if (counts && vote.fence.value != 0) fences.push_back(vote.fence);
   }
   if (fences.size() < needed_) return Fence{};
   std::sort(fences.begin(), fences.end());
   return fences[needed_ - 1];
 }
 
-std::size_t QuorumHold::confirmed() const {
-  return static_cast<std::size_t>(
-      std::count_if(node_votes.begin(), node_votes.end(), [this](const NodeVote& node_vote) {
-        return node_vote.state == State::held && node_vote.votes() && node_vote.round == round;
-      }));
-}
-
-bool QuorumHold::may_be_confirmed() const { return confirmed() + awaited() >= needed_; }
-
 bool QuorumHold::fence_may_be_found(Deadline now) const {
-  const auto held = holding(now);
-  if (fence.value != 0 || awaited() == 0 || held.size() < needed_) return false;
-  if (now >= fence_by) return false;
-  bool entered = false;
-  auto least = held.front()->fence, largest = least;
-  for (const NodeVote* each : held) {
-    entered = entered || each->fence < proposal;
-    least = std::min(least, each->fence);
-    largest = std::max(largest, each->fence);
-    const auto alike = std::count_if(held.begin(), held.end(), [&](const NodeVote* other) {
-      return other->fence == each->fence;
-    });
-    if (static_cast<std::size_t>(alike) >= needed_) return false;
+  if (fence.value != 0 || awaited() == 0 || now >= fence_by) return false;
+  std::vector<Fence> fences;
+  for (const NodeVote& vote : node_votes) {
+    if (vote.holds(now)) fences.push_back(vote.fence);
   }
-  return entered || largest.value - least.value > farthest_apart;
+  if (fences.size() < needed_) return false;
+  std::sort(fences.begin(), fences.end());
+  // Whether enough nodes share a fence.
+  for (std::size_t i = needed_ - 1; i < fences.size(); ++i) {
+    if (fences[i] == fences[i - (needed_ - 1)]) return false;
+  }
+  const Fence least = fences.front();
+  return least < proposal || fences.back().value - least.value > farthest_apart;
 }
 
 std::optional<Lease> QuorumHold::lease(Deadline now) const {
-  std::vector<const NodeVote*> counted = holding(now);
-  if (!acquired) {
-    std::erase_if(counted, [&](const NodeVote* node_vote) { return node_vote->fence != fence; });
+  std::vector<Lease> leases;
+  for (const NodeVote& vote : node_votes) {
+    const bool counts = acquired || vote.fence == fence;
+    if (counts && vote.holds(now)) leases.push_back(vote.lease);
   }
-  if (counted.size() < needed_) return std::nullopt;
-  std::sort(counted.begin(), counted.end(),
-            [](const NodeVote* a, const NodeVote* b) { return a->valid_until > b->valid_until; });
-  const NodeVote& last = *counted[needed_ - 1];
-  return Lease{last.length, last.valid_until};
+  if (leases.size() < needed_) return std::nullopt;
+  std::sort(leases.begin(), leases.end(),
+            [](const Lease& a, const Lease& b) { return a.valid_until > b.valid_until; });
+  return leases[needed_ - 1];
 }
 
-VoteCount count_votes(const QuorumHold& quorum_hold, Deadline now) {
-  VoteCount count_votes;
-  count_votes.mine = quorum_hold.holding(now).size();
-  const auto members = quorum_hold.node_votes.size();
-  const auto unknown = quorum_hold.unknown();
-  const std::string own = quorum_hold.claim ? quorum_hold.claim->owner.text : "";
+VoteCount count_votes(const QuorumHold& hold, Deadline now) {
+  VoteCount count;
+  count.mine = hold.holding(now);
+  const Limit limit = hold.claim.limit;
   std::size_t established = 0;
-  std::size_t room = quorum_hold.claim->limit.unlimited()
-                         ? static_cast<std::size_t>(largest_limit)
-                         : static_cast<std::size_t>(quorum_hold.claim->limit.owners);
-  // Members that have others first in their queue will admit those next.
-  const auto next_there = std::count_if(
-      quorum_hold.node_votes.begin(), quorum_hold.node_votes.end(), [](const NodeVote& node_vote) {
-        return node_vote.state == State::refused && node_vote.refusal.ahead == 0;
-      });
-  count_votes.leading =
-      count_votes.mine > 0 &&
-      count_votes.mine + unknown + static_cast<std::size_t>(next_there) >= quorum_hold.needed();
-  for (const auto& [id, competitor] : rivals_in(quorum_hold)) {
-    if (is_established(competitor, quorum_hold)) {
+  auto room = static_cast<std::size_t>(limit.unlimited() ? largest_limit : limit.owners);
+  // Nodes that have others first in their queue will admit those next.
+  std::size_t next_there = 0;
+  std::size_t barred_by_queues = 0;  ///< nodes that have room, but a queue of other waiters
+  bool some_are_unnamed = false;     ///< a refusal names only the first few holders
+  for (const NodeVote& vote : hold.node_votes) {
+    if (vote.state != State::refused) continue;
+    const Refusal& refusal = vote.refusal;
+    if (refusal.ahead == 0) ++next_there;
+    if (refusal.waiting > 0 && has_room(refusal, limit)) ++barred_by_queues;
+    some_are_unnamed = some_are_unnamed || refusal.holders > refusal.held_by.size();
+  }
+  count.leading = count.mine > 0 && count.mine + hold.unknown() + next_there >= hold.needed();
+  for (const Competitor& competitor : competitors_of(hold)) {
+    const Limit theirs = competitor.front().limit;
+    if (is_established(competitor, hold)) {
       ++established;
-      if (!competitor.holder.limit.unlimited()) {
-        room = std::min(room, static_cast<std::size_t>(competitor.holder.limit.owners));
-      }
-      if (apart(quorum_hold.claim->limit, competitor.holder.limit)) room = 0;
+      if (!theirs.unlimited()) room = std::min(room, static_cast<std::size_t>(theirs.owners));
+      if (apart(limit, theirs)) room = 0;
       continue;
     }
-    // Members that have admitted us do not say which others they have admitted.
-    const bool alone = quorum_hold.claim->limit == exclusive ||
-                       competitor.holder.limit == exclusive ||
-                       apart(quorum_hold.claim->limit, competitor.holder.limit);
-    const std::size_t votes = competitor.votes + (alone ? 0 : count_votes.mine);
-    if (votes > count_votes.mine || (votes == count_votes.mine && id < own))
-      count_votes.leading = false;
+    // Nodes that have admitted us do not say which others they have admitted.
+    const bool excluded = limit == exclusive || theirs == exclusive || apart(limit, theirs);
+    const std::size_t votes = competitor.size() + (excluded ? 0 : count.mine);
+    const bool has_smaller_owner = competitor.front().owner < hold.claim.owner.text;
+    if (votes > count.mine || (votes == count.mine && has_smaller_owner)) count.leading = false;
   }
-  const auto spare = members - quorum_hold.needed();
-  count_votes.decided =
-      established >= room || holders_left_out(quorum_hold) || barred_by_queues(quorum_hold) > spare;
-  return count_votes;
+  const auto spare = hold.node_votes.size() - hold.needed();
+  count.decided = established >= room || some_are_unnamed || barred_by_queues > spare;
+  return count;
 }
 
-Refusal merged_refusal(const QuorumHold& quorum_hold) {
+Refusal merged_refusal(const QuorumHold& hold) {
   Refusal merged;
   std::vector<milliseconds> ends;
   std::vector<std::size_t> aheads;
-  for (const NodeVote& node_vote : quorum_hold.node_votes) {
-    if (node_vote.state != State::refused) continue;
-    const Refusal& refusal = node_vote.refusal;
+  for (const NodeVote& vote : hold.node_votes) {
+    if (vote.state != State::refused) continue;
+    const Refusal& refusal = vote.refusal;
     if (refusal.why != Refusal::Reason::held) merged.why = refusal.why;
     merged.holders = std::max(merged.holders, refusal.holders);
     merged.waiting = std::max(merged.waiting, refusal.waiting);
-    // Once enough members are free, the next waiter is admitted: the other members do not matter.
+    // Once enough nodes are free, the next waiter is admitted: the other nodes do not matter.
     ends.push_back(refusal.ask_again_in);
     aheads.push_back(refusal.ahead);
   }
   std::sort(ends.begin(), ends.end());
-  const auto held = quorum_hold.count(State::held);
-  const auto lacking = quorum_hold.needed() - std::min(held, quorum_hold.needed() - 1);
+  const auto held = hold.count(State::held);
+  const auto lacking = hold.needed() - std::min(held, hold.needed() - 1);
   if (!ends.empty()) {
     const auto decisive = std::min(lacking, ends.size()) - 1;
     merged.ask_again_in = ends[decisive];
     std::sort(aheads.begin(), aheads.end());
     merged.ahead = aheads[decisive];
   }
-  std::vector<Competitor> competitors;
-  for (const auto& [id, competitor] : rivals_in(quorum_hold)) competitors.push_back(competitor);
+  std::vector<Competitor> competitors = competitors_of(hold);
   std::stable_sort(competitors.begin(), competitors.end(),
-                   [](const Competitor& a, const Competitor& b) { return a.votes > b.votes; });
-  for (const Competitor& competitor : competitors) merged.held_by.push_back(competitor.holder);
+                   [](const Competitor& a, const Competitor& b) { return a.size() > b.size(); });
+  for (const Competitor& competitor : competitors) merged.held_by.push_back(competitor.front());
   // Competitors with a vote or two hold nothing if another has enough.
   if (merged.held_by.size() > merged.holders)
     merged.held_by.resize(std::max<std::size_t>(1, merged.holders));
-  merged.ticket = quorum_hold.ticket.value_or(Ticket{});
-  for (const NodeVote& node_vote : quorum_hold.node_votes) {
-    const Refusal& refusal = node_vote.refusal;
-    const bool newer = node_vote.state == State::refused &&
-                       refusal.why == Refusal::Reason::superseded &&
+  merged.ticket = hold.ticket.value_or(Ticket{});
+  for (const NodeVote& vote : hold.node_votes) {
+    const Refusal& refusal = vote.refusal;
+    const bool newer = vote.state == State::refused && refusal.why == Refusal::Reason::superseded &&
                        (merged.why != refusal.why || merged.ticket < refusal.ticket);
     if (!newer) continue;
     merged.why = refusal.why;

@@ -1,30 +1,34 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "quorum/node_clients.hpp"
 
 namespace dlock {
 
-/// How much longer to wait for the other members, if they matter, once enough have answered.
+/// How much longer to wait for the other nodes, if they matter, once enough have answered.
 constexpr milliseconds straggler_wait{100};
 
-/// How long the servers may differ about a hand-over that has begun, before all are asked.
-constexpr milliseconds longest_settling{100};
+/// A request to one node, and the time until which it may answer.
+struct NodeCall {
+  std::size_t node = 0;
+  NodeRequest request;
+  Deadline deadline{};
+};
 
-/// The answer of one member about one token.
+/// The answer of one node about one token.
 struct NodeVote {
   enum class State {
-    open,      ///< no answer yet, or not asked
-    refused,   ///< the claim is in the queue there, if it waits
-    told,      ///< handed over by a message, not confirmed
-    held,      ///< confirmed by an answer
-    gone,      ///< a renewal found no hold
-    returned,  ///< released while the token lives on: never asked for again with this token
+    open,       ///< no answer yet, or not asked
+    refused,    ///< the claim is in the queue there, if it waits
+    announced,  ///< handed over by a message, not confirmed
+    held,       ///< confirmed by an answer
+    gone,       ///< a renewal found no hold
+    released,   ///< released while the token lives on: never asked for again with this token
     failed,
   };
   State state = State::open;
@@ -32,25 +36,31 @@ struct NodeVote {
   std::uint64_t round = 0;   ///< of the last answer that confirmed the hold
   std::uint64_t raised = 0;  ///< the round in which its fence was to be raised
   Fence fence;               ///< stored with the hold; 0: unknown
-  Deadline valid_until{};    ///< of the lease
-  milliseconds length{0};
+  Lease lease;               ///< while it is held
   Refusal refusal;
   std::optional<Error> trouble;
   milliseconds quarantined_for{0};
 
   bool votes() const { return quarantined_for == milliseconds(0); }
-  /// Whether the member has said nothing useful so far.
+  /// Whether the node has said nothing useful so far.
   bool is_silent() const { return state == State::open || state == State::failed; }
+  /// Whether its hold counts at `now`.
+  bool holds(Deadline now) const {
+    return state == State::held && votes() && now < lease.valid_until;
+  }
 };
 
-/// All that is known about one token, over all members.
+/// All that is known about one token, over all nodes: replies come in, and the next requests and
+/// the decision come out. It sends nothing and reads no clock.
 class QuorumHold {
  public:
-  QuorumHold(std::size_t members, std::optional<Claim> claim);
+  /// A claim that is not complete has only key and token: another process acquired the hold.
+  QuorumHold(std::size_t nodes, Claim claim, bool is_complete = true);
 
   std::vector<NodeVote> node_votes;
-  std::optional<Claim> claim;    ///< if the hold was asked for here
-  std::optional<Ticket> ticket;  ///< the same at all members, once their clocks are known
+  Claim claim;
+  bool is_complete;              ///< the claim
+  std::optional<Ticket> ticket;  ///< the same at all nodes, once their clocks are known
   Deadline asked_first{};        ///< the time that its ticket tells
   /// The time since which others have enough votes while this claim has some.
   std::optional<Deadline> outvoted_since;
@@ -63,44 +73,79 @@ class QuorumHold {
   std::uint64_t round = 1;  ///< how often all were asked
   std::optional<QuorumMargin> margin;
   std::optional<Who> evicted_by;  ///< as some node reported it
+  std::optional<Wake> news;       ///< a change that a node reported, not taken yet
   /// How often renewals of other holds overtook a far node's reply about this one, since that reply
   /// was last awaited.
   std::size_t overtaken = 0;
   /// Whether a node that is not late got its next request before it answered in this round.
   bool round_is_overtaken = false;
 
-  /// Notes a member's reply about this token.
-  void take(const NodeReply& heard);
+  /// Notes a node's reply about this token.
+  void on_reply(const NodeReply& reply);
+  /// Notes a message that came unasked, or that the node's messages have ended with an error.
+  void on_news(const NodeReply& reply);
+
+  /// Requests for the votes that are still lacking, all with the same proposal and ticket.
+  std::vector<NodeCall> vote_requests(const Ask& ask, Fence proposed, Deadline now,
+                                      Deadline deadline);
+  /// Begins a round of renewals.
+  std::vector<NodeCall> renewal_requests(RenewalTerms terms, Deadline now, Deadline deadline);
+  /// Releases the hold on each node that may have it; a waiter keeps its positions in the queues.
+  std::vector<NodeCall> release_requests(Deadline now);
+
+  struct Decision {
+    std::optional<Grant> grant;
+    std::vector<NodeCall> requests;
+  };
+  /// The grant, once enough nodes store one fence; the nodes without the hold are then to record
+  /// it, past their queues. Before, the nodes with a smaller fence are to raise theirs.
+  Decision decide(Deadline now, Deadline deadline);
 
   std::size_t needed() const { return needed_; }
   /// The number of votes in this state.
-  std::size_t count(NodeVote::State state) const;
-  /// The number of members that have said nothing useful, and owe no answer.
-  std::size_t unknown() const;
-  /// The number of members that owe an answer, and of those among them that hold it, as far as is
-  /// known.
-  std::size_t awaited() const;
-  std::size_t awaited_holders() const;
-  /// The votes of members whose hold counts at `now`.
-  std::vector<const NodeVote*> holding(Deadline now) const;
-  /// Whether enough members hold it, or may still say so.
+  std::size_t count(NodeVote::State state) const {
+    return count_if([&](const NodeVote& vote) { return vote.state == state; });
+  }
+  /// The number of nodes that have said nothing useful, and owe no answer.
+  std::size_t unknown() const {
+    return count_if([](const NodeVote& vote) { return vote.is_silent() && !vote.awaited; });
+  }
+  /// The number of nodes that owe an answer.
+  std::size_t awaited() const {
+    return count_if([](const NodeVote& vote) { return vote.awaited; });
+  }
+  /// The number of nodes whose hold counts at `now`.
+  std::size_t holding(Deadline now) const {
+    return count_if([&](const NodeVote& vote) { return vote.holds(now); });
+  }
+  /// The number of nodes that have confirmed the hold in this round.
+  std::size_t confirmed() const {
+    return count_if([&](const NodeVote& vote) { return is_confirmed(vote); });
+  }
+  bool is_confirmed(const NodeVote& vote) const {
+    return vote.state == NodeVote::State::held && vote.votes() && vote.round == round;
+  }
+  /// Whether enough others have answered for the nodes that still owe an answer not to matter.
+  bool is_answered() const;
+  /// Whether enough nodes hold it, or may still say so.
   bool may_win(Deadline now) const;
-  /// The fence that enough members can reach by raising theirs: the largest of their fences, for
-  /// the members with the smallest ones. A member with an absurd fence then costs only its own
-  /// vote.
+  /// The fence that enough nodes can reach by raising theirs: the largest of their fences, for the
+  /// nodes with the smallest ones. A node with an absurd fence then costs only its own vote.
   Fence least_common_fence(Deadline now) const;
-  /// The number of members that have confirmed the hold in this round, and whether enough still
-  /// may.
-  std::size_t confirmed() const;
-  bool may_be_confirmed() const;
   /// Whether the outstanding answers may reveal the fence. That is the fence of an outer hold that
-  /// was re-entered, or, if the known fences are far apart, one that several members share.
+  /// was re-entered, or, if the known fences are far apart, one that several nodes share.
   bool fence_may_be_found(Deadline now) const;
-  /// The lease that enough holding members grant together. Until the hold is acquired, only members
+  /// The lease that enough holding nodes grant together. Until the hold is acquired, only nodes
   /// that store the decided fence count.
   std::optional<Lease> lease(Deadline now) const;
+  milliseconds request_time() const;
 
  private:
+  template <typename Condition>
+  std::size_t count_if(const Condition& condition) const {
+    return static_cast<std::size_t>(std::count_if(node_votes.begin(), node_votes.end(), condition));
+  }
+
   std::size_t needed_;
 };
 
@@ -111,14 +156,14 @@ struct VoteCount {
   /// this claim.
   bool decided = false;
   /// The vote is undecided, and this claim should keep its votes: it has the most, or among equals
-  /// the smallest owner, and nobody is before it in the queues of the members that it lacks. The
+  /// the smallest owner, and nobody is before it in the queues of the nodes that it lacks. The
   /// others release theirs.
   bool leading = false;
 };
 
-VoteCount count_votes(const QuorumHold& quorum_hold, Deadline now);
+VoteCount count_votes(const QuorumHold& hold, Deadline now);
 
 /// Merges all refusals into one, which names the holders with the most votes first.
-Refusal merged_refusal(const QuorumHold& quorum_hold);
+Refusal merged_refusal(const QuorumHold& hold);
 
 }  // namespace dlock

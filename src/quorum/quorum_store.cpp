@@ -1,13 +1,11 @@
 #include "quorum/quorum_store.hpp"
 
 #include <algorithm>
-#include <utility>
+#include <iterator>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "lock/lease_renewer.hpp"
-#include "quorum/hold_report.hpp"
-#include "quorum/merge.hpp"
 
 namespace dlock {
 namespace {
@@ -16,190 +14,206 @@ using State = NodeVote::State;
 
 constexpr milliseconds first_pause{10};
 constexpr milliseconds longest_pause{1000};
+/// How long the servers may differ about a hand-over that has begun, before all are asked.
+constexpr milliseconds longest_settling{100};
 /// How often the client with the most votes asks for the rest, before all start over.
 constexpr int tries_of_a_leader = 4;
 
-}  // namespace
-
-QuorumStore::QuorumStore(std::unique_ptr<NodeClients> nodes)
-    : QuorumStore(std::make_unique<Nodes>(std::move(nodes))) {}
-
-QuorumStore::QuorumStore(std::unique_ptr<Nodes> nodes)
-    : QuorumFenceRegister(*nodes), nodes_(std::move(nodes)) {
-  nodes_->report_to(this);
+/// Throws the error of a server that is named twice, or is a replica.
+void throw_if_misused(const QuorumHold& hold) {
+  for (const NodeVote& vote : hold.node_votes) {
+    if (vote.trouble && vote.trouble->kind() == ErrorKind::usage) throw Error(*vote.trouble);
+  }
 }
+
+/// The ticket of a newcomer comes from a clock that may be behind. If an older claim with `latest`
+/// has a larger ticket, the newcomer takes the next one. Returns whether it did.
+bool comes_after(QuorumHold& hold) {
+  const Refusal refusal = merged_refusal(hold);
+  if (refusal.why != Refusal::Reason::superseded) return false;
+  hold.ticket = Ticket{refusal.ticket.value + 1};
+  return true;
+}
+
+}  // namespace
 
 /// Releases the votes that came, or may still come, for holds that were not acquired.
 QuorumStore::~QuorumStore() {
   try {
-    for (const auto& [name, quorum_hold] : quorum_holds_) {
-      if (!quorum_hold.acquired) round(name).give_votes_back();
+    for (auto& [name, hold] : holds_) {
+      if (!hold.acquired) release_votes(hold);
     }
   } catch (const std::exception&) {
     // They expire with their leases.
   }
 }
 
-QuorumHold& QuorumStore::quorum_hold(const HoldName& name, const std::optional<Claim>& claim) {
-  auto& quorum_hold = quorum_holds_.try_emplace(name, nodes_->size(), claim).first->second;
+QuorumHold& QuorumStore::hold_of(const Claim& claim, bool is_complete) {
+  const auto added =
+      holds_.try_emplace({claim.key, claim.token}, nodes_.size(),
+                         is_complete ? claim : claim_named(claim.key, claim.token), is_complete);
+  QuorumHold& hold = added.first->second;
   // The hold was renewed or released before it was asked for here.
-  if (claim && !quorum_hold.claim) quorum_hold = QuorumHold(nodes_->size(), claim);
-  return quorum_hold;
+  if (is_complete && !hold.is_complete) hold = QuorumHold(nodes_.size(), claim);
+  return hold;
 }
 
 Answer QuorumStore::acquire(const Claim& claim, const Ask& asked, const CallOptions& call_options) {
-  const HoldName name{claim.key, claim.token};
-  QuorumHold& quorum_hold = this->quorum_hold(name, claim);
+  QuorumHold& hold = hold_of(claim, true);
   // The first request only fixes the ticket: in the queue, it would count as a waiter that bars
   // others.
   const Ask ask{asked.wait && !asked.asks_again, asked.ticket};
-  if (ask.wait) waiting_ = name;
-  const bool is_new = quorum_hold.asked_first == Deadline{};
-  if (is_new) quorum_hold.asked_first = BootClock::now();
+  if (ask.wait) nodes_.listen_for(hold);
+  const bool is_new = hold.asked_first == Deadline{};
+  if (is_new) hold.asked_first = BootClock::now();
   if (ask.ticket && ask.ticket->value != 0) {
-    quorum_hold.ticket = ask.ticket;
+    hold.ticket = ask.ticket;
     // The claim comes back under another token, and is as old as before.
-    quorum_hold.queued = quorum_hold.queued || is_new;
+    hold.queued = hold.queued || is_new;
   }
-  bool has_ticket = take_ticket(quorum_hold);
-  if (quorum_hold.count(State::returned) > 0) return split(name);
-  ++quorum_hold.round;
+  bool has_ticket = take_ticket(hold);
+  if (hold.count(State::released) > 0) return split_vote_refusal(hold);
+  ++hold.round;
   // A hold that was handed over, but expired before it was confirmed, may come again with another
   // fence.
-  if (!quorum_hold.acquired) quorum_hold.fence = Fence{};
-  HoldRound round = this->round(name);
-  round.ask_for_votes(ask, call_options.deadline);
-  bool newcomer = ask.wait && claim.latest && !std::exchange(quorum_hold.queued, true);
+  if (!hold.acquired) hold.fence = Fence{};
+  ask_for_votes(hold, ask, call_options.deadline);
+  bool newcomer = ask.wait && claim.latest && !std::exchange(hold.queued, true);
   for (int tries = 1;; ++tries) {
-    if (auto grant = round.await_decision(call_options)) {
+    if (auto grant = await_decision(hold, call_options)) {
       pauses_.erase(claim.key);
-      let_out(quorum_hold);
-      grant->margin = quorum_hold.margin = margin_of(quorum_hold, *nodes_);
+      nodes_.hear_arrived();
+      throw_if_misused(hold);
+      grant->margin = hold.margin = nodes_.margin_of(hold);
       return std::move(*grant);
     }
-    refuse_misused(quorum_hold);
-    // The answers have told the clocks: now its place can be the same everywhere.
-    if (!std::exchange(has_ticket, take_ticket(quorum_hold)) && has_ticket && ask.wait) {
-      round.ask_for_votes(ask, call_options.deadline);
+    throw_if_misused(hold);
+    // The answers have told the clocks: now its position can be the same everywhere.
+    if (!std::exchange(has_ticket, take_ticket(hold)) && has_ticket && ask.wait) {
+      ask_for_votes(hold, ask, call_options.deadline);
       continue;
     }
-    if (std::exchange(newcomer, false) && comes_after(quorum_hold)) {
-      round.ask_for_votes(ask, call_options.deadline);
+    if (std::exchange(newcomer, false) && comes_after(hold)) {
+      ask_for_votes(hold, ask, call_options.deadline);
       continue;
     }
-    const VoteCount now = count_votes(quorum_hold, BootClock::now());
-    const bool go_on = !ask.wait && !now.decided && now.leading && tries < tries_of_a_leader;
-    if (!go_on) return not_had(name, ask, !asked.wait);
+    const VoteCount votes = count_votes(hold, BootClock::now());
+    const bool go_on = !ask.wait && !votes.decided && votes.leading && tries < tries_of_a_leader;
+    if (!go_on) return refused_answer(hold, ask, !asked.wait);
     // The others see the same votes, and release theirs meanwhile.
     const auto pause = later(BootClock::now(), next_pause(claim.key));
-    if (pause >= call_options.deadline) return not_had(name, ask, !asked.wait);
-    while (nodes_->hear(pause, call_options.cancel_fd)) {
+    if (pause >= call_options.deadline) return refused_answer(hold, ask, !asked.wait);
+    while (nodes_.hear(pause, call_options.cancel_fd)) {
     }
-    round.ask_for_votes(ask, call_options.deadline);
+    ask_for_votes(hold, ask, call_options.deadline);
   }
 }
 
-/// Sets the ticket to the members' time of the first request, once a clock is known. Returns
-/// whether there is a ticket.
-bool QuorumStore::take_ticket(QuorumHold& quorum_hold) const {
-  const auto median = nodes_->clocks().median(quorum_hold.asked_first);
-  if (!quorum_hold.ticket && median) quorum_hold.ticket = Ticket{median->count()};
-  return quorum_hold.ticket.has_value();
+/// Sets the ticket to the nodes' time of the first request, once a clock is known. Returns whether
+/// there is a ticket.
+bool QuorumStore::take_ticket(QuorumHold& hold) const {
+  const auto median = nodes_.clocks().median(hold.asked_first);
+  if (!hold.ticket && median) hold.ticket = Ticket{median->count()};
+  return hold.ticket.has_value();
 }
 
-/// The ticket of a newcomer comes from a clock that may be behind. If an older claim with `latest`
-/// has a larger ticket, the newcomer takes the next one. Returns whether it did.
-bool QuorumStore::comes_after(QuorumHold& quorum_hold) {
-  const Refusal refusal = merged_refusal(quorum_hold);
-  if (refusal.why != Refusal::Reason::superseded) return false;
-  quorum_hold.ticket = Ticket{refusal.ticket.value + 1};
-  return true;
+/// Proposes the median of the nodes' clocks, or this host's clock while none is known. Nodes limit
+/// a proposal to within a minute of their own clock. All get the same proposal, so that they
+/// usually agree in one round.
+void QuorumStore::ask_for_votes(QuorumHold& hold, const Ask& ask, Deadline deadline) {
+  const auto now = BootClock::now();
+  const auto median = nodes_.clocks().median(now).value_or(wall_now().time_since_epoch());
+  nodes_.ask(hold.vote_requests(ask, Fence{median.count()}, now, deadline), &hold);
 }
 
-void QuorumStore::on_reply(const HoldName& about, const NodeReply& reply) {
-  const auto found = quorum_holds_.find(about);
-  if (found != quorum_holds_.end()) found->second.take(reply);
-}
-
-void QuorumStore::on_overtaken(const HoldName& about, std::size_t node) {
-  const auto found = quorum_holds_.find(about);
-  if (found == quorum_holds_.end()) return;
-  found->second.node_votes[node].awaited = false;
-  if (!nodes_->is_late(node)) found->second.round_is_overtaken = true;
-}
-
-void QuorumStore::on_news(const NodeReply& reply) {
-  const auto found = waiting_ ? quorum_holds_.find(*waiting_) : quorum_holds_.end();
-  if (found == quorum_holds_.end()) return;
-  NodeVote& node_vote = found->second.node_votes[reply.member];
-  if (const auto* error = std::get_if<Error>(&reply.response)) {
-    node_vote.trouble = *error;
-    if (node_vote.state == State::refused) node_vote.state = State::failed;
-    return;
+/// Hears replies until enough nodes have the hold, or no longer can.
+std::optional<Grant> QuorumStore::await_decision(QuorumHold& hold,
+                                                 const CallOptions& call_options) {
+  std::optional<Deadline> straggle_until;
+  while (true) {
+    if (auto grant = decide(hold, call_options.deadline)) return grant;
+    const auto now = BootClock::now();
+    const bool clear = hold.awaited() == 0 || count_votes(hold, now).decided;
+    if (!hold.may_win(now) && clear) return std::nullopt;
+    const bool is_fence_open = hold.fence_may_be_found(now);
+    if (!is_fence_open && stragglers_are_late(hold, straggle_until)) return std::nullopt;
+    auto until = std::min(call_options.deadline, straggle_until.value_or(never));
+    if (is_fence_open) until = hold.fence_by;
+    if (nodes_.hear(until, call_options.cancel_fd)) continue;
+    if (BootClock::now() < call_options.deadline) continue;
+    nodes_.give_up(hold);
+    return std::nullopt;
   }
-  const Wake& wake = std::get<Wake>(reply.response);
-  if (wake.why == Wake::Reason::changed) news_ = wake;
-  const bool may_be_told = node_vote.state == State::refused || node_vote.state == State::gone;
-  if (wake.why != Wake::Reason::granted || !may_be_told) return;
-  node_vote.state = State::told;
-  node_vote.fence = wake.grant ? wake.grant->fence : Fence{};
 }
 
-/// Before an acquired lock is reported: what else has arrived tells how it stands.
-void QuorumStore::let_out(const QuorumHold& quorum_hold) const {
-  nodes_->hear_arrived();
-  refuse_misused(quorum_hold);
+std::optional<Grant> QuorumStore::decide(QuorumHold& hold, Deadline deadline) {
+  QuorumHold::Decision decision = hold.decide(BootClock::now(), deadline);
+  nodes_.ask(std::move(decision.requests), &hold);
+  return decision.grant;
 }
 
-/// A server that is named twice, or is a replica.
-void QuorumStore::refuse_misused(const QuorumHold& quorum_hold) {
-  for (const NodeVote& node_vote : quorum_hold.node_votes) {
-    if (node_vote.trouble && node_vote.trouble->kind() == ErrorKind::usage)
-      throw Error(*node_vote.trouble);
+/// Whether to stop waiting for the nodes that still owe an answer: enough others have answered, and
+/// these have had time since, or were late before.
+bool QuorumStore::stragglers_are_late(const QuorumHold& hold,
+                                      std::optional<Deadline>& straggle_until) {
+  if (!hold.is_answered()) {
+    straggle_until.reset();
+    return false;
   }
+  const auto now = BootClock::now();
+  if (!straggle_until) straggle_until = later(now, straggler_wait);
+  bool all_late = true;
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    if (!hold.node_votes[i].awaited) continue;
+    if (now >= *straggle_until) nodes_.note_late(i);
+    all_late = all_late && nodes_.is_late(i);
+  }
+  return all_late;
 }
 
 /// Returns why the claim was not acquired, and releases its votes if needed. `for_good`: nobody
 /// asks again under this token, so a vote that is still to come would last until its lease ends.
-Answer QuorumStore::not_had(const HoldName& name, const Ask& ask, bool for_good) {
-  QuorumHold& quorum_hold = quorum_holds_.at(name);
+Answer QuorumStore::refused_answer(QuorumHold& hold, const Ask& ask, bool for_good) {
   const auto now = BootClock::now();
-  const auto unknown = quorum_hold.unknown();
-  const auto holding = quorum_hold.holding(now).size();
-  const bool too_few_said = quorum_hold.node_votes.size() - unknown < quorum_hold.needed();
+  const auto unknown = hold.unknown();
+  const VoteCount votes = count_votes(hold, now);
+  const bool too_few_answers = nodes_.size() - unknown < hold.needed();
   // A semaphore needs so many votes that a single refusal may decide.
-  if (too_few_said && holding + unknown >= quorum_hold.needed())
-    throw_no_majority_of(quorum_hold, *nodes_);
-  if (holding >= quorum_hold.needed()) return split(name);
-  Refusal refusal = merged_refusal(quorum_hold);
-  const VoteCount count_votes = dlock::count_votes(quorum_hold, now);
-  const bool may_have_some = count_votes.mine > 0 || (for_good && quorum_hold.awaited() > 0);
+  if (too_few_answers && votes.mine + unknown >= hold.needed()) nodes_.throw_no_majority_of(hold);
+  if (votes.mine >= hold.needed()) return split_vote_refusal(hold);
+  Refusal refusal = merged_refusal(hold);
+  const bool may_have_some = votes.mine > 0 || (for_good && hold.awaited() > 0);
   if (refusal.why != Refusal::Reason::held) {
-    if (may_have_some) round(name).give_votes_back();
+    if (may_have_some) release_votes(hold);
     return refusal;
   }
-  if (auto unready = too_few_votes(quorum_hold, *nodes_)) return *unready;
-  if (count_votes.decided) {
+  if (auto unready = nodes_.too_few_votes(hold)) return *unready;
+  if (votes.decided) {
     if (!may_have_some) return refusal;
-    refusal.ask_again_in = std::min(refusal.ask_again_in, next_pause(name.first));
+    refusal.ask_again_in = std::min(refusal.ask_again_in, next_pause(hold.claim.key));
     // When leases end or are released, the servers grant the key one after the other.
-    if (!quorum_hold.outvoted_since) quorum_hold.outvoted_since = now;
-    const bool settled = now >= later(*quorum_hold.outvoted_since, longest_settling);
-    if (!ask.wait || settled) round(name).give_votes_back();
+    if (!hold.outvoted_since) hold.outvoted_since = now;
+    const bool settled = now >= later(*hold.outvoted_since, longest_settling);
+    if (!ask.wait || settled) release_votes(hold);
     // The servers that have released it refuse this token; with another one, all may vote.
-    return ask.wait && settled ? split(name) : refusal;
+    return ask.wait && settled ? split_vote_refusal(hold) : refusal;
   }
-  quorum_hold.outvoted_since.reset();
-  if (!ask.wait || (count_votes.mine > 0 && !count_votes.leading)) return split(name);
-  refusal.ask_again_in = std::min(refusal.ask_again_in, next_pause(name.first));
+  hold.outvoted_since.reset();
+  if (!ask.wait || (votes.mine > 0 && !votes.leading)) return split_vote_refusal(hold);
+  refusal.ask_again_in = std::min(refusal.ask_again_in, next_pause(hold.claim.key));
   return refusal;
 }
 
-Refusal QuorumStore::split(const HoldName& name) {
-  Refusal refusal = merged_refusal(quorum_holds_.at(name));
+Refusal QuorumStore::split_vote_refusal(const QuorumHold& hold) {
+  Refusal refusal = merged_refusal(hold);
   refusal.why = Refusal::Reason::split;
-  refusal.ask_again_in = next_pause(name.first);
+  refusal.ask_again_in = next_pause(hold.claim.key);
   return refusal;
+}
+
+/// The answers are dropped when they come.
+void QuorumStore::release_votes(QuorumHold& hold) {
+  nodes_.ask(hold.release_requests(BootClock::now()), nullptr);
 }
 
 milliseconds QuorumStore::next_pause(const LockKey& key) {
@@ -207,174 +221,118 @@ milliseconds QuorumStore::next_pause(const LockKey& key) {
 }
 
 Wake QuorumStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
-  QuorumHold& quorum_hold = quorum_holds_.at({claim.key, claim.token});
-  const auto with_it = [&] {
-    return quorum_hold.count(State::told) + quorum_hold.count(State::held);
-  };
-  auto known = with_it();
+  QuorumHold& hold = holds_.at({claim.key, claim.token});
+  const auto granted = [&] { return hold.count(State::announced) + hold.count(State::held); };
+  auto known = granted();
   Deadline end = until;
   while (true) {
     const auto now = BootClock::now();
-    if (quorum_hold.count(State::told) + quorum_hold.holding(now).size() >= quorum_hold.needed()) {
+    if (hold.count(State::announced) + hold.holding(now) >= hold.needed()) {
       return Wake{Wake::Reason::granted, {}};
     }
-    if (quorum_hold.node_votes.size() - quorum_hold.count(State::failed) < quorum_hold.needed())
-      throw_no_majority_of(quorum_hold, *nodes_);
-    if (std::exchange(known, with_it()) < known) {
+    if (nodes_.size() - hold.count(State::failed) < hold.needed()) {
+      nodes_.throw_no_majority_of(hold);
+    }
+    if (std::exchange(known, granted()) < known) {
       const auto settling = std::min(longest_settling, request_timeout(claim.ttl));
       end = std::min(end, later(now, settling));
     }
     try {
-      if (!nodes_->hear(end, cancel_fd)) return Wake{Wake::Reason::due, {}};
+      if (!nodes_.hear(end, cancel_fd)) return Wake{Wake::Reason::due, {}};
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::interrupted) throw;
       return Wake{Wake::Reason::interrupted, {}};
     }
-    if (news_) return *std::exchange(news_, std::nullopt);
+    if (hold.news) return *std::exchange(hold.news, std::nullopt);
   }
 }
 
 /// Returns the hold to renew. If it was granted, to whichever store, the whole claim is known, and
 /// a node that lacks the hold can record it.
 QuorumHold& QuorumStore::hold_to_renew(const Claim& claim, std::optional<Fence> granted) {
-  const HoldName name{claim.key, claim.token};
-  if (!granted) return this->quorum_hold(name, std::nullopt);
-  QuorumHold& quorum_hold = this->quorum_hold(name, claim);
-  quorum_hold.claim->who.command_pid = claim.who.command_pid;
-  if (!quorum_hold.acquired) quorum_hold.fence = *granted;
-  quorum_hold.acquired = true;
-  return quorum_hold;
+  QuorumHold& hold = hold_of(claim, granted.has_value());
+  if (!granted) return hold;
+  hold.claim.who.command_pid = claim.who.command_pid;
+  if (!hold.acquired) hold.fence = *granted;
+  hold.acquired = true;
+  return hold;
 }
 
 Renewed QuorumStore::renew(const Claim& claim, const RenewalTerms& terms,
                            const CallOptions& call_options) {
-  const HoldName name{claim.key, claim.token};
-  QuorumHold& quorum_hold = hold_to_renew(claim, terms.granted);
-  HoldRound round = this->round(name);
-  nodes_->hear_arrived();
-  turns_.await_far_nodes(*nodes_, quorum_holds_, name, call_options);
+  QuorumHold& hold = hold_to_renew(claim, terms.granted);
+  nodes_.hear_arrived();
+  await_turn(hold, call_options);
   // A far node whose answer was overtaken may have renewed the hold or not.
-  const bool was_heard = quorum_hold.round > 1 && !quorum_hold.round_is_overtaken;
-  if (quorum_hold.acquired && was_heard) quorum_hold.margin = margin_of(quorum_hold, *nodes_);
-  quorum_hold.round_is_overtaken = false;
-  ++quorum_hold.round;
-  if (quorum_hold.fence.value == 0)
-    quorum_hold.fence = quorum_hold.least_common_fence(BootClock::now());
-  Renewal request{claim_named(claim.key, claim.token), terms};
-  if (quorum_hold.claim) request.claim.who.command_pid = quorum_hold.claim->who.command_pid;
-  request.terms.granted.reset();
-  if (quorum_hold.fence.value != 0) request.terms.granted = quorum_hold.fence;
-  for (std::size_t i = 0; i < quorum_hold.node_votes.size(); ++i) {
-    const State state = quorum_hold.node_votes[i].state;
-    // A node without the hold rejoins once the others have renewed it.
-    if (state == State::returned ||
-        (state == State::gone && quorum_hold.acquired && quorum_hold.claim))
-      continue;
-    round.ask(i, request, call_options.deadline);
-  }
-  const bool is_new = !quorum_hold.acquired;
+  const bool was_heard = hold.round > 1 && !hold.round_is_overtaken;
+  if (hold.acquired && was_heard) hold.margin = nodes_.margin_of(hold);
+  const bool is_new = !hold.acquired;
+  nodes_.ask(hold.renewal_requests(terms, BootClock::now(), call_options.deadline), &hold);
   while (true) {
-    if (auto grant = round.decided(call_options.deadline)) {
+    if (auto grant = decide(hold, call_options.deadline)) {
       pauses_.erase(claim.key);
-      if (is_new) let_out(quorum_hold);
-      grant->margin = quorum_hold.margin;
+      if (is_new) {
+        nodes_.hear_arrived();
+        throw_if_misused(hold);
+      }
+      grant->margin = hold.margin;
       return {std::move(grant)};
     }
-    const auto without = quorum_hold.count(State::gone) + quorum_hold.count(State::returned);
-    const bool gone = without > quorum_hold.node_votes.size() - quorum_hold.needed();
-    const bool at_odds =
-        quorum_hold.confirmed() >= quorum_hold.needed() && !quorum_hold.may_win(BootClock::now());
-    if (gone || at_odds) return {std::nullopt, quorum_hold.evicted_by};
-    if (!quorum_hold.may_be_confirmed()) throw_no_majority_of(quorum_hold, *nodes_);
-    if (nodes_->hear(call_options.deadline, call_options.cancel_fd)) continue;
-    round.give_up();
-    throw_no_majority_of(quorum_hold, *nodes_);
+    const auto without = hold.count(State::gone) + hold.count(State::released);
+    const bool is_gone = without > nodes_.size() - hold.needed();
+    const bool at_odds = hold.confirmed() >= hold.needed() && !hold.may_win(BootClock::now());
+    if (is_gone || at_odds) return {std::nullopt, hold.evicted_by};
+    if (hold.confirmed() + hold.awaited() < hold.needed()) nodes_.throw_no_majority_of(hold);
+    if (nodes_.hear(call_options.deadline, call_options.cancel_fd)) continue;
+    nodes_.give_up(hold);
+    nodes_.throw_no_majority_of(hold);
   }
 }
 
-ReleaseResult QuorumStore::release(const Claim& claim, const ReleaseOptions& how,
-                                   const CallOptions& call_options) {
-  const HoldName name{claim.key, claim.token};
-  const auto found = quorum_holds_.find(name);
-  const bool ours = found != quorum_holds_.end();
-  const bool acquired = !ours || found->second.acquired;
-  std::size_t yes = 0, left = 0, no = 0;
-  std::optional<Who> evicted_by;
-  const auto counted = [&](const Nodes::Answers& answers) {
-    yes = left = no = 0;
-    std::size_t owed = 0;
-    for (std::size_t i = 0; i < answers.size(); ++i) {
-      const auto* said = answers[i] ? std::get_if<ReleaseResult>(&answers[i]->response) : nullptr;
-      // A node that never answered before is not expected to answer now.
-      const bool silent = ours && found->second.node_votes[i].is_silent();
-      if (!answers[i] && !silent) ++owed;
-      if (said == nullptr) continue;
-      ++(said->outcome == Released::yes ? yes : said->outcome == Released::left_queue ? left : no);
-      if (said->evicted_by) evicted_by = said->evicted_by;
-    }
-    return yes >= nodes_->majority() || no + left > answers.size() - nodes_->majority() ||
-           owed == 0;
-  };
-  const auto answers = nodes_->poll(Release{claim_named(claim.key, claim.token), how}, call_options,
-                                    left_until(call_options.deadline), counted);
-  counted(answers);
-  nodes_->tell_sent_release(answers, call_options);
-  // Every server counts for a semaphore, which needs more than a majority. The same goes for a hold
-  // of another process, whose servers are unknown here.
-  const bool each_counts = !ours || found->second.needed() > nodes_->majority();
-  if (each_counts) await_far_servers(call_options.deadline);
-  if (acquired && yes < nodes_->majority() && yes + left + no < nodes_->majority())
-    nodes_->throw_no_majority_of(answers);
-  if (ours) quorum_holds_.erase(found);
-  if (waiting_ == name) waiting_.reset();
-  const Released without = left > 0 ? Released::left_queue : Released::not_held;
-  const bool most_lack_it = no + left > answers.size() - nodes_->majority();
-  if (yes > 0 && !most_lack_it) return {Released::yes};
-  return {without, evicted_by};
-}
-
-void QuorumStore::await_far_servers(Deadline deadline) {
-  nodes_->await_stragglers(at_most(time_for_a_far_server, {deadline, -1}));
-}
-
-std::vector<KeyState> QuorumStore::inspect(const Query& query, const CallOptions& call_options) {
-  const auto answers = nodes_->poll(Inspection{query}, call_options, straggler_wait,
-                                    [](const Nodes::Answers&) { return false; });
-  std::vector<std::vector<KeyState>> said;
-  for (const auto& heard : answers) {
-    const auto* states = heard ? std::get_if<std::vector<KeyState>>(&heard->response) : nullptr;
-    if (states != nullptr) said.push_back(*states);
-    const auto* error = heard ? std::get_if<Error>(&heard->response) : nullptr;
-    if (error != nullptr && error->kind() == ErrorKind::usage) throw Error(*error);
+/// Waits before a renewal of `next` for a far node's reply about another hold. The renewal would
+/// overtake that reply, and nobody would ever see that the node lacks the hold. All holds that are
+/// renewed one after the other share one waiting time, and the hold that was overtaken most often
+/// has the first turn. Throws Error{interrupted}.
+void QuorumStore::await_turn(const QuorumHold& next, const CallOptions& call_options) {
+  QuorumHold* const owed = nodes_.hold_owed_beside(next);
+  if (owed == nullptr) return;
+  const auto overtaken = owed->overtaken++;
+  const bool has_turn = std::none_of(holds_.begin(), holds_.end(), [&](const auto& each) {
+    return &each.second != owed && each.second.overtaken > overtaken;
+  });
+  const auto now = BootClock::now();
+  const auto request_time = left_until(call_options.deadline);
+  // The other holds would pay for each wait: all of them together wait no longer than one would.
+  const bool is_new = now >= later(turns_until_, request_time);
+  if (!has_turn || (!is_new && now >= turns_until_)) return;
+  if (is_new) turns_until_ = later(now, std::min(request_time / 2, time_for_a_far_server));
+  const CallOptions waiting{std::min(turns_until_, call_options.deadline), call_options.cancel_fd};
+  // A node counts as late only if it had the whole time.
+  if (is_new) nodes_.await_stragglers(waiting);
+  while (nodes_.hold_owed_beside(next) != nullptr &&
+         nodes_.hear(waiting.deadline, waiting.cancel_fd)) {
   }
-  if (said.size() < nodes_->majority()) nodes_->throw_no_majority_of(answers);
-  return merged_states(query, said, nodes_->size());
+  // A node that does not answer in the whole time does not keep the turn from other holds.
+  if (is_new || nodes_.hold_owed_beside(next) == nullptr) owed->overtaken = 0;
 }
 
 void QuorumStore::suspend(Suspension why) {
   if (why == Suspension::rest) return;
   // Otherwise the process that cleans up last would release what the other one uses.
-  std::erase_if(quorum_holds_, [this](const auto& each) {
-    const auto& [name, quorum_hold] = each;
-    if (!quorum_hold.acquired) round(name).give_votes_back();
-    return !quorum_hold.acquired;
-  });
-  waiting_.reset();
-  news_.reset();
-  nodes_->begin_anew();
-  for (auto& [name, quorum_hold] : quorum_holds_) {
-    for (NodeVote& node_vote : quorum_hold.node_votes) node_vote.awaited = false;
+  for (auto each = holds_.begin(); each != holds_.end();) {
+    QuorumHold& hold = each->second;
+    if (!hold.acquired) {
+      release_votes(hold);
+      nodes_.forget(hold);
+    }
+    each = hold.acquired ? std::next(each) : holds_.erase(each);
   }
-}
-
-std::vector<Error> QuorumStore::take_troubles() {
-  nodes_->hear_arrived();
-  return nodes_->take_troubles();
+  nodes_.begin_anew();
 }
 
 std::string QuorumStore::name() const {
   std::vector<std::string> names;
-  for (std::size_t i = 0; i < nodes_->size(); ++i) names.push_back(nodes_->name(i));
+  for (std::size_t i = 0; i < nodes_.size(); ++i) names.push_back(nodes_.name(i));
   return "the majority of " + joined(names, ", ");
 }
 

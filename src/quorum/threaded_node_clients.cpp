@@ -1,5 +1,7 @@
 #include "quorum/threaded_node_clients.hpp"
 
+#include <atomic>
+#include <thread>
 #include <utility>
 
 #include "base/thread.hpp"
@@ -14,8 +16,8 @@ struct Task {
   bool is_release() const { return std::holds_alternative<Release>(request); }
 };
 
-/// The queued claim that later messages of the member may be about, if any.
-std::optional<Claim> subject_of_news(const Task& task, const Response& response) {
+/// The queued claim that later messages of the node may be about, if any.
+std::optional<Claim> subject_of_messages(const Task& task, const Response& response) {
   const auto* vote = std::get_if<Vote>(&task.request);
   const auto* answer = std::get_if<Answer>(&response);
   if (vote == nullptr || !vote->ask.wait || answer == nullptr) return std::nullopt;
@@ -55,44 +57,21 @@ struct Perform {
 
 }  // namespace
 
-/// How long a member that usually answers has to confirm its releases. The process should not exit
+/// How long a node that usually answers has to confirm its releases. The process should not exit
 /// earlier: a server that cannot send to a connection drops what it has not read from it yet.
-constexpr milliseconds a_moment{20};
-/// The least time for sending a release to a member that never answered.
+constexpr milliseconds time_to_confirm{20};
+/// The least time for sending a release to a node that never answered.
 constexpr milliseconds time_to_send{2};
 
 /// How long a thread may wait for a processor on a busy machine; this says nothing about its
 /// server.
 constexpr milliseconds longest_for_a_processor{1000};
 
-class ThreadedNodeClients::ReplyBox {
- public:
-  void put(NodeReply heard) {
-    const std::lock_guard guard(mutex_);
-    heard_.push_back(std::move(heard));
-    if (heard_.size() == 1) arrived_.raise();
-  }
-  std::optional<NodeReply> take() {
-    const std::lock_guard guard(mutex_);
-    if (heard_.empty()) return std::nullopt;
-    NodeReply first = std::move(heard_.front());
-    heard_.pop_front();
-    if (heard_.empty()) arrived_.clear();
-    return first;
-  }
-  int fd() const { return arrived_.fd(); }
-
- private:
-  std::mutex mutex_;
-  std::deque<NodeReply> heard_;
-  Event arrived_;
-};
-
-/// One member, its thread, and the tasks of the thread.
+/// One node, its thread, and the tasks of the thread.
 class ThreadedNodeClients::NodeWorker {
  public:
-  NodeWorker(std::size_t place, std::unique_ptr<Member> member, ReplyBox& replies)
-      : place_(place), member_(std::move(member)), replies_(replies) {}
+  NodeWorker(std::size_t node, std::unique_ptr<Member> member, ThreadedNodeClients& clients)
+      : name_(member->name()), node_(node), member_(std::move(member)), clients_(clients) {}
 
   /// An unused worker shares its events with every process forked since, and must not raise them.
   ~NodeWorker() {
@@ -121,14 +100,15 @@ class ThreadedNodeClients::NodeWorker {
     thread_ = start_thread([this] { work(); });
   }
 
+  const std::string& name() const { return name_; }
   bool has_sent_releases() const { return all_sent_.raised(); }
 
-  /// Waits until the member has done all releases. If it never answered, this waits only until they
+  /// Waits until the node has done all releases. If it never answered, this waits only until they
   /// are sent, and for that no longer than the others took.
   void await_releases(Deadline until) {
     pollfd fds[] = {{all_released_.fd(), POLLIN, 0}, {-1, POLLIN, 0}};
-    if (!any_release()) return;
-    if (!has_answered()) {
+    if (releases_ == 0) return;
+    if (!answers_) {
       const auto took = BootClock::now() - released_since_;
       fds[1].fd = begun_.fd();
       poll_until(fds, later(BootClock::now(), longest_for_a_processor));
@@ -171,7 +151,7 @@ class ThreadedNodeClients::NodeWorker {
   /// A failure that cannot even be reported counts as no answer.
   void fail(std::uint64_t number, const char* why) {
     try {
-      say(number, Error(ErrorKind::host_refused, why));
+      put_reply(number, Error(ErrorKind::host_refused, why));
     } catch (const std::exception&) {
     }
   }
@@ -192,65 +172,52 @@ class ThreadedNodeClients::NodeWorker {
   }
 
   void do_task(const Task& task) {
-    // Any request ends the subscription at the member.
+    // Any request ends the subscription at the node.
     listening_.reset();
     try {
       if (!task.is_release() && BootClock::now() >= task.deadline) {
-        throw Error(ErrorKind::unavailable, member_->name() + ": no answer in time");
+        throw Error(ErrorKind::unavailable, name_ + ": no answer in time");
       }
-      const int cancel_fd = task.is_release() ? leave_.fd() : wake_.fd();
-      if (task.is_release()) begun_.raise();
-      const CallOptions call_options{task.deadline, cancel_fd,
-                                     is_last_release(task) ? &all_sent_ : nullptr};
+      CallOptions call_options{task.deadline, wake_.fd()};
+      if (task.is_release()) {
+        begun_.raise();
+        call_options.cancel_fd = leave_.fd();
+        if (releases_ == 1) call_options.sent = &all_sent_;
+      }
       Response response = std::visit(Perform{*member_, call_options}, task.request);
-      if (auto subject = subject_of_news(task, response)) listening_ = std::move(subject);
-      say(task.number, std::move(response));
-      const std::lock_guard guard(mutex_);
+      listening_ = subject_of_messages(task, response);
+      put_reply(task.number, std::move(response));
       answers_ = true;
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::interrupted) say(task.number, error);
+      if (error.kind() != ErrorKind::interrupted) put_reply(task.number, error);
     }
-  }
-
-  bool any_release() {
-    const std::lock_guard guard(mutex_);
-    return releases_ > 0;
-  }
-
-  bool has_answered() {
-    const std::lock_guard guard(mutex_);
-    return answers_;
-  }
-
-  bool is_last_release(const Task& task) {
-    const std::lock_guard guard(mutex_);
-    return task.is_release() && releases_ == 1;
   }
 
   void listen() {
     try {
       const Wake wake = member_->sleep(*listening_, never, wake_.fd());
-      if (wake.why != Wake::Reason::interrupted) say(0, wake);
+      if (wake.why != Wake::Reason::interrupted) put_reply(0, wake);
     } catch (const Error& error) {
       listening_.reset();
-      say(0, error);
+      put_reply(0, error);
     }
   }
 
-  void say(std::uint64_t number, Response response) {
-    replies_.put({place_, number, member_->standing(), std::move(response)});
+  void put_reply(std::uint64_t number, Response response) {
+    clients_.put({node_, number, member_->standing(), std::move(response)});
   }
 
-  std::size_t place_;
+  std::string name_;
+  std::size_t node_;
   std::unique_ptr<Member> member_;
-  ReplyBox& replies_;
+  ThreadedNodeClients& clients_;
   Event wake_;
   Event leave_;
   std::mutex mutex_;
-  std::deque<Task> tasks_;     ///< guarded by mutex_
-  int releases_ = 0;           ///< guarded by mutex_: posted and not done
-  Deadline released_since_{};  ///< when the first of them was posted
-  bool answers_ = false;       ///< guarded by mutex_: it has answered something
+  std::deque<Task> tasks_;             ///< guarded by mutex_
+  std::atomic<int> releases_ = 0;      ///< posted and not done; changed with mutex_ held
+  Deadline released_since_{};          ///< when the first of them was posted
+  std::atomic<bool> answers_ = false;  ///< it has answered something
   Event all_released_;
   Event begun_;  ///< the thread has begun the first of them
   Event all_sent_;
@@ -265,39 +232,52 @@ ThreadedNodeClients::ThreadedNodeClients(OpenMembers open) : open_(std::move(ope
 ThreadedNodeClients::~ThreadedNodeClients() { leave(); }
 
 void ThreadedNodeClients::leave() {
-  const auto until = later(BootClock::now(), a_moment);
+  const auto until = later(BootClock::now(), time_to_confirm);
   for (const auto& worker : workers_) worker->await_releases(until);
   workers_.clear();
 }
 
 void ThreadedNodeClients::open() {
-  auto replies = std::make_unique<ReplyBox>();
-  std::vector<std::string> names;
   std::vector<std::unique_ptr<NodeWorker>> workers;
   for (auto& member : open_()) {
-    names.push_back(member->name());
-    workers.push_back(std::make_unique<NodeWorker>(workers.size(), std::move(member), *replies));
+    workers.push_back(std::make_unique<NodeWorker>(workers.size(), std::move(member), *this));
   }
   leave();
-  replies_ = std::move(replies);
-  names_ = std::move(names);
+  replies_.clear();
+  arrived_.clear();
   workers_ = std::move(workers);
 }
 
-std::uint64_t ThreadedNodeClients::ask(std::size_t member, NodeRequest request, Deadline deadline) {
-  const auto number = ++inquiries_;
-  workers_[member]->post({number, std::move(request), deadline});
-  return number;
+std::string ThreadedNodeClients::name(std::size_t node) const { return workers_[node]->name(); }
+
+std::uint64_t ThreadedNodeClients::ask(std::size_t node, NodeRequest request, Deadline deadline) {
+  workers_[node]->post({++requests_, std::move(request), deadline});
+  return requests_;
 }
 
-bool ThreadedNodeClients::has_sent_releases(std::size_t member) const {
-  return workers_[member]->has_sent_releases();
+bool ThreadedNodeClients::has_sent_releases(std::size_t node) const {
+  return workers_[node]->has_sent_releases();
+}
+
+/// Called by the nodes' threads.
+void ThreadedNodeClients::put(NodeReply reply) {
+  const std::lock_guard guard(mutex_);
+  replies_.push_back(std::move(reply));
+  if (replies_.size() == 1) arrived_.raise();
 }
 
 std::optional<NodeReply> ThreadedNodeClients::hear(Deadline until, int cancel_fd) {
-  pollfd fds[] = {{replies_->fd(), POLLIN, 0}, {cancel_fd, POLLIN, 0}};
+  pollfd fds[] = {{arrived_.fd(), POLLIN, 0}, {cancel_fd, POLLIN, 0}};
   while (true) {
-    if (auto heard = replies_->take()) return heard;
+    {
+      const std::lock_guard guard(mutex_);
+      if (!replies_.empty()) {
+        NodeReply first = std::move(replies_.front());
+        replies_.pop_front();
+        if (replies_.empty()) arrived_.clear();
+        return first;
+      }
+    }
     if (poll_until(fds, until) == 0) return std::nullopt;
     if (fds[1].revents != 0) throw_interrupted();
   }

@@ -26,7 +26,7 @@ std::optional<NodeReply> NodesInStep::hear(Deadline until, int cancel_fd) {
   while (any_owes()) {
     auto reply = nodes_->hear(others, cancel_fd);
     if (!reply) break;
-    if (reply->request == owed_[reply->member]) owed_[reply->member] = 0;
+    if (reply->request == owed_[reply->node]) owed_[reply->node] = 0;
     if (reply->standing.clock) reply->standing.clock = clock_of_this_host();
     heard_.push_back(std::move(*reply));
   }

@@ -25,10 +25,10 @@ weaken(half_for_a_majority src/lock/claim.cpp
 weaken(readers_beside_seats tests/reference/redis_transaction.cpp
   "return apart(limit, hold.limit);" "return apart(hold.limit, hold.limit);")
 
-weaken(votes_not_given_back src/quorum/hold_round.cpp
-  "void HoldRound::give_votes_back() {"
-  "void HoldRound::give_votes_back() {
-  if (hold_.needed() > 0) return;")
+weaken(votes_not_released src/quorum/quorum_hold.cpp
+  "std::vector<NodeCall> QuorumHold::release_requests(Deadline now) {"
+  "std::vector<NodeCall> QuorumHold::release_requests(Deadline now) {
+  if (needed_ > 0) return {};")
 
 weaken(nothing_given_back src/lock/acquire.cpp
   "void Acquisition::leave() {" "void Acquisition::leave() {
@@ -37,21 +37,21 @@ weaken(nothing_given_back src/lock/acquire.cpp
 weaken(clock_that_stops_in_a_suspend src/base/clock.cpp "CLOCK_BOOTTIME" "CLOCK_MONOTONIC")
 
 weaken(fence_not_stored src/quorum/quorum_hold.cpp
-  "return node_vote->fence != fence;" "return node_vote->fence > fence;")
+  "acquired || vote.fence == fence;" "acquired || vote.fence <= fence;")
 
 weaken(fence_without_clock tests/reference/redis_transaction.cpp
   "Fence{std::max(stored_.last_fence.value + 1, allowed.count())}"
   "Fence{stored_.last_fence.value + (allowed.count() > 0 ? 1 : 0)}")
 
 weaken(tickets_of_the_wall_clock src/quorum/quorum_store.cpp
-  "nodes_->clocks().median(quorum_hold.asked_first);"
+  "nodes_.clocks().median(hold.asked_first);"
   "std::optional(wall_now().time_since_epoch());")
 
 weaken(no_restart_guard tests/reference/redis_transaction.cpp
   "if (now_.quarantine > microseconds(0) && verdict" "if (now_.quarantine < microseconds(0) && verdict")
 weaken(no_restart_guard src/quorum/quorum_hold.cpp
-  "node_vote.quarantined_for = heard.standing.quarantined_for;" "")
+  "vote.quarantined_for = reply.standing.quarantined_for;" "")
 
-weaken(lock_that_is_never_whole_again src/quorum/quorum_store.cpp
-  "(state == State::gone && quorum_hold.acquired && quorum_hold.claim)"
-  "(state == State::gone && !quorum_hold.acquired && quorum_hold.claim)")
+weaken(lock_that_is_never_whole_again src/quorum/quorum_hold.cpp
+  "(state == State::gone && acquired && is_complete)"
+  "(state == State::gone && !acquired && is_complete)")

@@ -27,7 +27,7 @@ class Exchanges {
     const auto says = granted_by(heard);
     if (!says) return;
     const bool was_in = is_in();
-    granted_[heard.member] = *says;
+    granted_[heard.node] = *says;
     if (was_in || !is_in()) return;
     by_answer_ = !std::holds_alternative<Wake>(heard.response);
     std::fill(asked_.begin(), asked_.end(), 0);

@@ -58,110 +58,109 @@ TEST_CASE("one more owner than a limit allows would have to meet the others on s
 }
 
 TEST_CASE("a member with an absurd fence has no say in the fence of the majority") {
-  QuorumHold quorum_hold(5, claim_of("me"));
-  quorum_hold.take(granted(0, (std::int64_t{1} << 53) - 1));
-  for (std::size_t i = 1; i < 4; ++i) quorum_hold.take(granted(i, 100 + static_cast<int>(i)));
-  CHECK(quorum_hold.least_common_fence(BootClock::now()) == Fence{103});
+  QuorumHold hold(5, claim_of("me"));
+  hold.on_reply(granted(0, (std::int64_t{1} << 53) - 1));
+  for (std::size_t i = 1; i < 4; ++i) hold.on_reply(granted(i, 100 + static_cast<int>(i)));
+  CHECK(hold.least_common_fence(BootClock::now()) == Fence{103});
 }
 
 TEST_CASE(
     "where fences are far apart, those who have not answered yet are listened to for a while") {
   const auto now = BootClock::now();
-  QuorumHold quorum_hold(3, claim_of("me"));
-  quorum_hold.proposal = Fence{100};
-  quorum_hold.fence_by = in_an_hour;
-  for (NodeVote& node_vote : quorum_hold.node_votes) node_vote.awaited = true;
-  quorum_hold.take(granted(0, (std::int64_t{1} << 53) - 1));
-  quorum_hold.take(granted(1, 100));
-  CHECK(quorum_hold.fence_may_be_found(now));
-  CHECK_FALSE(quorum_hold.fence_may_be_found(in_an_hour));
+  QuorumHold hold(3, claim_of("me"));
+  hold.proposal = Fence{100};
+  hold.fence_by = in_an_hour;
+  for (NodeVote& vote : hold.node_votes) vote.awaited = true;
+  hold.on_reply(granted(0, (std::int64_t{1} << 53) - 1));
+  hold.on_reply(granted(1, 100));
+  CHECK(hold.fence_may_be_found(now));
+  CHECK_FALSE(hold.fence_may_be_found(in_an_hour));
   QuorumHold near(3, claim_of("me"));
   near.fence_by = in_an_hour;
   near.node_votes[2].awaited = true;
-  near.take(granted(0, 101));
-  near.take(granted(1, 100));
+  near.on_reply(granted(0, 101));
+  near.on_reply(granted(1, 100));
   CHECK_FALSE(near.fence_may_be_found(now));
-  quorum_hold.take(granted(2, 100));
-  CHECK_FALSE(quorum_hold.fence_may_be_found(now));
-  CHECK(quorum_hold.least_common_fence(now) == Fence{100});
+  hold.on_reply(granted(2, 100));
+  CHECK_FALSE(hold.fence_may_be_found(now));
+  CHECK(hold.least_common_fence(now) == Fence{100});
 }
 
 TEST_CASE("a majority lasts until the first of its leases ends, and the longest majority counts") {
-  QuorumHold quorum_hold(5, claim_of("me"));
-  quorum_hold.fence = Fence{7};
+  QuorumHold hold(5, claim_of("me"));
+  hold.fence = Fence{7};
   for (std::size_t i = 0; i < 5; ++i) {
-    quorum_hold.take(granted(i, 7, later(in_an_hour, std::chrono::seconds(i))));
+    hold.on_reply(granted(i, 7, later(in_an_hour, std::chrono::seconds(i))));
   }
-  CHECK(quorum_hold.lease(BootClock::now())->valid_until ==
-        later(in_an_hour, std::chrono::seconds(2)));
+  CHECK(hold.lease(BootClock::now())->valid_until == later(in_an_hour, std::chrono::seconds(2)));
   const auto three_left = later(in_an_hour, std::chrono::seconds(1));
-  CHECK(quorum_hold.lease(three_left)->valid_until == later(in_an_hour, std::chrono::seconds(2)));
-  CHECK_FALSE(quorum_hold.lease(later(in_an_hour, std::chrono::seconds(2))));
+  CHECK(hold.lease(three_left)->valid_until == later(in_an_hour, std::chrono::seconds(2)));
+  CHECK_FALSE(hold.lease(later(in_an_hour, std::chrono::seconds(2))));
 }
 
 TEST_CASE("a lock is not had while fewer than a majority store its fence") {
-  QuorumHold quorum_hold(3, claim_of("me"));
-  quorum_hold.take(granted(0, 5));
-  quorum_hold.take(granted(1, 9));
-  quorum_hold.fence = quorum_hold.least_common_fence(BootClock::now());
-  CHECK(quorum_hold.fence == Fence{9});
-  CHECK_FALSE(quorum_hold.lease(BootClock::now()));
-  CHECK_FALSE(quorum_hold.may_win(BootClock::now()));
-  quorum_hold.take(granted(2, 9));
-  CHECK(quorum_hold.lease(BootClock::now()));
+  QuorumHold hold(3, claim_of("me"));
+  hold.on_reply(granted(0, 5));
+  hold.on_reply(granted(1, 9));
+  hold.fence = hold.least_common_fence(BootClock::now());
+  CHECK(hold.fence == Fence{9});
+  CHECK_FALSE(hold.lease(BootClock::now()));
+  CHECK_FALSE(hold.may_win(BootClock::now()));
+  hold.on_reply(granted(2, 9));
+  CHECK(hold.lease(BootClock::now()));
 }
 
 TEST_CASE("the answers of a member that may have forgotten a lease do not count") {
-  QuorumHold quorum_hold(3, claim_of("me"));
-  quorum_hold.take(granted(0, 5));
+  QuorumHold hold(3, claim_of("me"));
+  hold.on_reply(granted(0, 5));
   NodeReply guarded = granted(1, 5);
   guarded.standing.quarantined_for = milliseconds(1000);
-  quorum_hold.take(guarded);
-  CHECK(quorum_hold.holding(BootClock::now()).size() == 1);
-  CHECK(quorum_hold.confirmed() == 1);
+  hold.on_reply(guarded);
+  CHECK(hold.holding(BootClock::now()) == 1);
+  CHECK(hold.confirmed() == 1);
 }
 
 TEST_CASE("who has the most votes keeps them, and of two with as many one") {
   QuorumHold mine(5, claim_of("b"));
-  mine.take(granted(0, 1));
-  mine.take(granted(1, 1));
-  mine.take(refused(2, {"c"}));
-  mine.take(refused(3, {"c"}));
-  mine.take(refused(4, {"d"}));
+  mine.on_reply(granted(0, 1));
+  mine.on_reply(granted(1, 1));
+  mine.on_reply(refused(2, {"c"}));
+  mine.on_reply(refused(3, {"c"}));
+  mine.on_reply(refused(4, {"d"}));
   const VoteCount for_b = count_votes(mine, BootClock::now());
   CHECK_FALSE(for_b.decided);
   CHECK(for_b.leading);
 
   QuorumHold theirs(5, claim_of("c"));
-  for (std::size_t i = 0; i < 2; ++i) theirs.take(refused(i, {"b"}));
-  for (std::size_t i = 2; i < 4; ++i) theirs.take(granted(i, 1));
-  theirs.take(refused(4, {"d"}));
+  for (std::size_t i = 0; i < 2; ++i) theirs.on_reply(refused(i, {"b"}));
+  for (std::size_t i = 2; i < 4; ++i) theirs.on_reply(granted(i, 1));
+  theirs.on_reply(refused(4, {"d"}));
   CHECK_FALSE(count_votes(theirs, BootClock::now()).leading);
 }
 
 TEST_CASE(
     "what another may have on members that do not answer is taken for held, but not in a race") {
   const auto against = [](milliseconds held) {
-    QuorumHold quorum_hold(5, claim_of("me"));
-    quorum_hold.take(granted(0, 1));
-    quorum_hold.take(refused(1, {"other"}, exclusive, held));
-    quorum_hold.take(refused(2, {"other"}, exclusive, held));
-    return quorum_hold;
+    QuorumHold hold(5, claim_of("me"));
+    hold.on_reply(granted(0, 1));
+    hold.on_reply(refused(1, {"other"}, exclusive, held));
+    hold.on_reply(refused(2, {"other"}, exclusive, held));
+    return hold;
   };
-  QuorumHold quorum_hold = against(std::chrono::minutes(1));
-  CHECK(count_votes(quorum_hold, BootClock::now()).decided);
+  QuorumHold hold = against(std::chrono::minutes(1));
+  CHECK(count_votes(hold, BootClock::now()).decided);
   CHECK_FALSE(count_votes(against(milliseconds(5)), BootClock::now()).decided);
-  quorum_hold.take(granted(3, 1));
-  quorum_hold.take(refused(4, {"third"}));
-  CHECK_FALSE(count_votes(quorum_hold, BootClock::now()).decided);
+  hold.on_reply(granted(3, 1));
+  hold.on_reply(refused(4, {"third"}));
+  CHECK_FALSE(count_votes(hold, BootClock::now()).decided);
 }
 
 TEST_CASE("a semaphore is full when as many have it as its limit allows") {
-  QuorumHold quorum_hold(5, claim_of("me", Limit{2}));
-  for (std::size_t i = 0; i < 5; ++i) quorum_hold.take(refused(i, {"a", "b"}, Limit{2}));
-  CHECK(count_votes(quorum_hold, BootClock::now()).decided);
-  for (std::size_t i = 0; i < 3; ++i) quorum_hold.take(refused(i, {"a", "c"}, Limit{2}));
-  CHECK_FALSE(count_votes(quorum_hold, BootClock::now()).decided);
+  QuorumHold hold(5, claim_of("me", Limit{2}));
+  for (std::size_t i = 0; i < 5; ++i) hold.on_reply(refused(i, {"a", "b"}, Limit{2}));
+  CHECK(count_votes(hold, BootClock::now()).decided);
+  for (std::size_t i = 0; i < 3; ++i) hold.on_reply(refused(i, {"a", "c"}, Limit{2}));
+  CHECK_FALSE(count_votes(hold, BootClock::now()).decided);
 }
 
 TEST_CASE("a semaphore is full of what one process left, too") {
@@ -176,9 +175,9 @@ TEST_CASE("a semaphore is full of what one process left, too") {
       refusal.held_by.push_back(holder);
     }
     refusal.holders = left;
-    QuorumHold quorum_hold(3, claim_of("me", Limit{2}));
-    for (std::size_t i = 0; i < 3; ++i) quorum_hold.take({i, 1, {}, Answer(refusal)});
-    return count_votes(quorum_hold, BootClock::now()).decided;
+    QuorumHold hold(3, claim_of("me", Limit{2}));
+    for (std::size_t i = 0; i < 3; ++i) hold.on_reply({i, 1, {}, Answer(refusal)});
+    return count_votes(hold, BootClock::now()).decided;
   };
   CHECK(decided(2));
   CHECK_FALSE(decided(1));
@@ -187,32 +186,32 @@ TEST_CASE("a semaphore is full of what one process left, too") {
 TEST_CASE("a reader has no room beside owners of a semaphore, nor they beside it") {
   for (const auto& [mine, theirs] :
        {std::pair(no_limit, Limit{3}), std::pair(Limit{3}, no_limit)}) {
-    QuorumHold quorum_hold(5, claim_of("me", mine));
-    for (std::size_t i = 0; i < 4; ++i) quorum_hold.take(refused(i, {"other"}, theirs));
-    quorum_hold.take(granted(4, 1));
-    CHECK(count_votes(quorum_hold, BootClock::now()).decided);
+    QuorumHold hold(5, claim_of("me", mine));
+    for (std::size_t i = 0; i < 4; ++i) hold.on_reply(refused(i, {"other"}, theirs));
+    hold.on_reply(granted(4, 1));
+    CHECK(count_votes(hold, BootClock::now()).decided);
   }
 }
 
 TEST_CASE("a semaphore's hold that another process renews takes the votes of its limit") {
-  QuorumHold quorum_hold(5, std::nullopt);
+  QuorumHold hold(5, claim_of("me"), false);
   for (std::size_t i = 0; i < 3; ++i) {
     const Lease lease{milliseconds(30'000), in_an_hour};
-    quorum_hold.take({i, 1, {}, Renewed{Grant{Fence{7}, lease, true, Limit{2}}}});
+    hold.on_reply({i, 1, {}, Renewed{Grant{Fence{7}, lease, true, Limit{2}}}});
   }
-  CHECK(quorum_hold.needed() == 4);
-  CHECK_FALSE(quorum_hold.lease(BootClock::now()));
+  CHECK(hold.needed() == 4);
+  CHECK_FALSE(hold.lease(BootClock::now()));
 }
 
 TEST_CASE("a waiter asks again when enough of what blocks has ended") {
-  QuorumHold quorum_hold(5, claim_of("me"));
+  QuorumHold hold(5, claim_of("me"));
   for (std::size_t i = 0; i < 5; ++i) {
     NodeReply heard = refused(i, {"other"});
     auto& refusal = std::get<Refusal>(std::get<Answer>(heard.response));
     refusal.ask_again_in = milliseconds(1000 * (5 - i));
-    quorum_hold.take(heard);
+    hold.on_reply(heard);
   }
-  CHECK(merged_refusal(quorum_hold).ask_again_in == milliseconds(3000));
+  CHECK(merged_refusal(hold).ask_again_in == milliseconds(3000));
 }
 
 }  // namespace

@@ -55,8 +55,9 @@ TEST_CASE("merge: kept holds that one process left are as many as each server ha
   for (const Holder& holder : holders) CHECK(holder.held_on == 3);
   CHECK(holders[0].acquired_at == kept.acquired_at);
   CHECK(holders[1].acquired_at == later.acquired_at);
-  CHECK(merged_holders({{kept, later}, {kept, later}}).size() == 2);
-  CHECK(merged_holders({{kept}, {kept}}).size() == 1);
+  const std::vector<Holder> both{kept, later}, first{kept};
+  CHECK(holders_by_owner({both, both}).size() == 2);
+  CHECK(holders_by_owner({first, first}).size() == 1);
 }
 
 TEST_CASE("merge: waiters stand in the order of their tickets, whoever was asked late") {

@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "quorum/server_clocks.hpp"
+#include "quorum/nodes.hpp"
 
 namespace dlock {
 namespace {

@@ -23,7 +23,7 @@
 #include "redis/redis_store.hpp"
 #include "redis/sentinel_resolver.hpp"
 #include "sql/open_database.hpp"
-#include "zookeeper/open_zookeeper.hpp"
+#include "zookeeper/zookeeper_backend.hpp"
 
 namespace dlock {
 namespace {
@@ -169,12 +169,14 @@ std::unique_ptr<As> open_servers(const StoreTerms& terms, const LinkListener& on
                                       terms.settings.prefix);
   }
 #endif
+#ifdef DLOCK_WITH_ZOOKEEPER
   if (const auto* zookeeper = std::get_if<ZooKeeperTarget>(&terms.settings.server)) {
-    return std::make_unique<CasStore>(
-        open_zookeeper(zookeeper->servers, zookeeper->name(), zookeeper->chroot,
-                       terms.settings.prefix, session_for(terms.ttl.value_or(usual_session))),
-        terms.settings.prefix);
+    auto backend = std::make_unique<ZooKeeperBackend>(
+        zookeeper->servers, zookeeper->name(), zookeeper->chroot, terms.settings.prefix,
+        session_for(terms.ttl.value_or(usual_session)));
+    return std::make_unique<CasStore>(std::move(backend), terms.settings.prefix);
   }
+#endif
   const auto* quorum = std::get_if<QuorumTarget>(&terms.settings.server);
   if (quorum == nullptr) {
     RedisTerms redis{terms.settings.prefix, terms.replicas};

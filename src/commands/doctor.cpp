@@ -10,7 +10,7 @@
 #include "doctor/rights.hpp"
 #include "doctor/zookeeper.hpp"
 #include "output/diagnosis.hpp"
-#include "zookeeper/open_zookeeper.hpp"
+#include "zookeeper/zookeeper_backend.hpp"
 
 namespace dlock {
 namespace {

@@ -11,7 +11,7 @@
 #include "cas/cas_store.hpp"
 #include "compat/compat_store.hpp"
 #include "compat/redlock_store.hpp"
-#include "etcd/open_etcd.hpp"
+#include "etcd/etcd_backend.hpp"
 #include "local/local_store.hpp"
 #include "lock/store.hpp"
 #include "output/log.hpp"
@@ -23,7 +23,7 @@
 #include "redis/redis_store.hpp"
 #include "redis/sentinel_resolver.hpp"
 #include "sql/open_database.hpp"
-#include "zookeeper/open_zookeeper.hpp"
+#include "zookeeper/zookeeper_backend.hpp"
 
 namespace dlock {
 namespace {
@@ -163,16 +163,20 @@ std::unique_ptr<As> open_servers(const StoreTerms& terms, const LinkListener& on
                        : open_postgres(database->url, database->shown, database->password);
     return std::make_unique<CasStore>(std::move(backend), terms.settings.prefix);
   }
+#ifdef DLOCK_WITH_ETCD
   if (const auto* etcd = std::get_if<EtcdTarget>(&terms.settings.server)) {
-    return std::make_unique<CasStore>(open_etcd(etcd->servers, etcd->name()),
+    return std::make_unique<CasStore>(std::make_unique<EtcdBackend>(etcd->servers, etcd->name()),
                                       terms.settings.prefix);
   }
+#endif
+#ifdef DLOCK_WITH_ZOOKEEPER
   if (const auto* zookeeper = std::get_if<ZooKeeperTarget>(&terms.settings.server)) {
-    return std::make_unique<CasStore>(
-        open_zookeeper(zookeeper->servers, zookeeper->name(), zookeeper->chroot,
-                       terms.settings.prefix, session_for(terms.ttl.value_or(usual_session))),
-        terms.settings.prefix);
+    auto backend = std::make_unique<ZooKeeperBackend>(
+        zookeeper->servers, zookeeper->name(), zookeeper->chroot, terms.settings.prefix,
+        session_for(terms.ttl.value_or(usual_session)));
+    return std::make_unique<CasStore>(std::move(backend), terms.settings.prefix);
   }
+#endif
   const auto* quorum = std::get_if<QuorumTarget>(&terms.settings.server);
   if (quorum == nullptr) {
     RedisTerms redis{terms.settings.prefix, terms.replicas};

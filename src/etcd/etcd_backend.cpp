@@ -1,7 +1,9 @@
 #include "etcd/etcd_backend.hpp"
 
+#include <sys/random.h>
+
 #include <algorithm>
-#include <utility>
+#include <chrono>
 
 #include "base/duration.hpp"
 #include "base/error.hpp"
@@ -18,6 +20,7 @@ constexpr char after_lives = '\n' + 1;
 constexpr std::string_view first_word_of_value = "ends ";
 /// etcd accepts at most 128 operations in a transaction.
 constexpr std::size_t most_operations = 120;
+constexpr int page_size = 500;
 constexpr int records_per_sweep = 50;
 
 std::string life_key(const std::string& name, const std::string& life) {
@@ -41,26 +44,56 @@ std::string value_of(const Update& update) {
          update.text;
 }
 
+/// Whether the key is a record's. Foreign data is an error only for a read of that key.
+bool is_record(const EtcdEntry& entry) {
+  return entry.key.find(before_life) == std::string::npos &&
+         entry.value.starts_with(first_word_of_value);
+}
+
+/// The client chooses the ids of its leases, so that a request can be repeated.
+std::int64_t random_lease_id() {
+  std::int64_t id = 0;
+  while (id == 0) {
+    if (getrandom(&id, sizeof id, 0) != sizeof id) throw_errno("getrandom");
+    id &= INT64_MAX;
+  }
+  return id;
+}
+
+EtcdRequest about_lease(const char* path, std::int64_t id) {
+  return {path, {{"ID", std::to_string(id)}}};
+}
+
+std::int64_t whole_seconds(milliseconds span) {
+  return std::chrono::ceil<std::chrono::seconds>(span).count();
+}
+
+/// Requests a new lease with the id of `lease`. etcd grants whole seconds.
+EtcdRequest grant_request(const PlaceLease& lease) {
+  EtcdRequest request = about_lease("lease/grant", lease.id);
+  request.fields["TTL"] = std::to_string(whole_seconds(lease.asked));
+  return request;
+}
+
 }  // namespace
 
-/// The parts of a record's value.
-struct EtcdBackend::Record {
-  microseconds ends{0};
-  std::string text;
-};
-
-EtcdBackend::Record EtcdBackend::record_in(const std::string& record,
-                                           const EtcdEntry& entry) const {
-  std::string_view value = entry.value;
-  const bool ours = value.starts_with(first_word_of_value);
-  if (ours) value.remove_prefix(first_word_of_value.size());
-  const auto ends = ours ? parse_number(take_until(value, '\n'), 0, INT64_MAX) : std::nullopt;
+microseconds EtcdBackend::take_end(const std::string& record, std::string& value) const {
+  std::string_view rest = value;
+  const bool ours = rest.starts_with(first_word_of_value);
+  if (ours) rest.remove_prefix(first_word_of_value.size());
+  const auto ends = ours ? parse_number(take_until(rest, '\n'), 0, INT64_MAX) : std::nullopt;
   if (!ends) {
     throw Error(ErrorKind::wrong_data,
                 name() + ": the key " + escaped(record) +
                     " holds something else than a record of dlock: it is left as it is");
   }
-  return {microseconds(*ends), std::string(value)};
+  value = std::string(rest);
+  return microseconds(*ends);
+}
+
+microseconds EtcdBackend::clock_of(microseconds ends, std::int64_t lease,
+                                   const CallOptions& call_options) {
+  return ends - left_of({lease}, call_options).front().left;
 }
 
 Snapshot EtcdBackend::snapshot_from(const std::string& name, std::int64_t revision,
@@ -78,12 +111,10 @@ Snapshot EtcdBackend::snapshot_from(const std::string& name, std::int64_t revisi
       seen.lives->emplace(entry.key.substr(before_lives.size()), entry.lease);
     }
     if (entry.key != name) continue;
-    const Record record = record_in(name, entry);
     seen.version = entry.version;
-    seen.text = record.text;
-    if (entry.lease == 0) continue;
-    // A record with a lease ends with it, so the lease gives its clock.
-    seen.clock = record.ends - left_of({entry.lease}, call_options).front().left;
+    seen.text = entry.value;
+    const microseconds ends = take_end(name, seen.text);
+    if (entry.lease != 0) seen.clock = clock_of(ends, entry.lease, call_options);
   }
   return seen;
 }
@@ -91,8 +122,7 @@ Snapshot EtcdBackend::snapshot_from(const std::string& name, std::int64_t revisi
 Snapshot EtcdBackend::read(const std::string& name, const std::string& channel,
                            const CallOptions& call_options) {
   const Deadline sent = BootClock::now();
-  const json answer =
-      client_.done({"kv/range", record_range(name)}, EtcdClient::Repeat::yes, call_options);
+  const json answer = client_.done({"kv/range", record_range(name)}, call_options);
   const auto revision = revision_in(answer);
   if (!channel.empty()) channels_[channel] = {name, revision};
   return snapshot_from(name, revision, range_in(answer), sent, call_options);
@@ -141,16 +171,12 @@ std::variant<Version, Snapshot> EtcdBackend::write(const std::string& name, cons
     more.assign(all.begin() + most_operations, all.end());
     all.resize(most_operations);
   }
-  const json unchanged = {{"key", put_operation(name, "")["request_put"]["key"]},
-                          {"target", "MOD"},
-                          {"result", "EQUAL"},
-                          {"mod_revision", std::to_string(over.version)}};
   const EtcdRequest transaction{"kv/txn",
-                                {{"compare", {unchanged}},
+                                {{"compare", {unchanged_since(name, over.version)}},
                                  {"success", all},
                                  {"failure", {{{"request_range", record_range(name)}}}}}};
   const Deadline sent = BootClock::now();
-  const auto answer = client_.ask({transaction}, EtcdClient::Repeat::no, call_options).front();
+  const auto answer = client_.ask_once(transaction, call_options);
   // A waiter that was to be notified has died.
   const bool life_has_ended = answer.code == EtcdCode::invalid_argument &&
                               answer.message.find("key not found") != std::string::npos;
@@ -161,120 +187,84 @@ std::variant<Version, Snapshot> EtcdBackend::write(const std::string& name, cons
   }
   if (answer.code != EtcdCode::ok) client_.refuse(answer);
   const auto revision = revision_in(answer.fields);
-  if (is_true(answer.fields, "succeeded")) {
-    write_more(more, call_options);
-    return revision;
+  if (!is_true(answer.fields, "succeeded")) {
+    return snapshot_from(name, revision, first_range_in(answer.fields), sent, call_options);
   }
-  const EtcdRange range = range_in(part_of(answer.fields, 0, "response_range"));
-  return snapshot_from(name, revision, range, sent, call_options);
-}
-
-/// Writes the messages and ends of lives that the transaction had no room for. If this fails,
-/// waiters wake later.
-void EtcdBackend::write_more(const std::vector<json>& more, const CallOptions& call_options) {
+  // The messages and ends of lives that the transaction had no room for. If this fails, waiters
+  // wake later.
+  const auto write_some = [&](const std::vector<json>& some) {
+    return client_.ask({{"kv/txn", {{"success", some}}}}, call_options).front().code;
+  };
   for (std::size_t at = 0, next = 0; at < more.size(); at = next) {
     next = std::min(at + most_operations, more.size());
-    const std::vector<json> some(more.begin() + at, more.begin() + next);
-    const EtcdRequest request{"kv/txn", {{"success", some}}};
-    const auto answer = client_.ask({request}, EtcdClient::Repeat::yes, call_options).front();
-    // A message is for a waiter that has died since: the others are written by themselves.
-    if (answer.code == EtcdCode::ok || some.size() == 1) continue;
-    for (const json& each : some) write_more({each}, call_options);
+    const auto begin = more.begin();
+    if (write_some({begin + at, begin + next}) == EtcdCode::ok) continue;
+    // A message is for a waiter that has died meanwhile: the others are written by themselves.
+    for (std::size_t i = at; i < next; ++i) write_some({more[i]});
   }
+  return revision;
 }
 
-json EtcdBackend::page_from(const std::string& from, const std::string& prefix, int& at_once,
-                            const CallOptions& call_options) {
-  json fields = range_fields(from, end_of_prefix(prefix));
-  for (int most = at_once; most > 0; most /= 4) {
-    fields["limit"] = std::to_string(most);
-    if (auto answer = client_.done_unless_large({"kv/range", fields}, call_options)) {
-      at_once = most;
-      return std::move(*answer);
-    }
-  }
-  // The large value is not dlock's, because all of dlock's values fit.
-  fields["limit"] = "1";
-  fields["keys_only"] = true;
-  return client_.done({"kv/range", fields}, EtcdClient::Repeat::yes, call_options);
-}
-
-/// Throws if the keys do not come after `from`, because the next page would begin with them again.
-EtcdRange EtcdBackend::keys_in(const json& answer, const std::string& from) const {
-  EtcdRange range = range_in(answer);
-  const auto is_before = [&](const EtcdEntry& entry) { return entry.key < from; };
-  if (std::any_of(range.entries.begin(), range.entries.end(), is_before) ||
-      (range.more && range.entries.empty())) {
-    throw_unavailable(name() + ": an answer that is not etcd's: it lists what was not asked for",
-                      Cause::other_reply);
-  }
-  return range;
+json EtcdBackend::page(const std::string& prefix, const std::string& after, int most,
+                       const CallOptions& call_options) {
+  json fields = range_fields(after + '\0', end_of_prefix(prefix));
+  fields["limit"] = std::to_string(most);
+  return client_.done({"kv/range", fields}, call_options);
 }
 
 RecordPage EtcdBackend::list(const std::string& prefix, const std::string& after,
                              const CallOptions& call_options) {
-  RecordPage page;
-  std::string from = after + '\0';
+  RecordPage listed;
+  std::string last = after;
   const Deadline sent = BootClock::now();
   do {
-    // The next page may be larger again, because its values may be smaller.
-    listed_at_once_ = std::min(2 * listed_at_once_, page_size);
-    const json answer = page_from(from, prefix, listed_at_once_, call_options);
-    const EtcdRange range = keys_in(answer, from);
-    if (page.records.empty())
-      page.read = snapshot_from("", revision_in(answer), {}, sent, call_options);
+    const json answer = page(prefix, last, page_size, call_options);
+    const EtcdRange range = range_in(answer);
+    listed.read = snapshot_from("", revision_in(answer), {}, sent, call_options);
     for (const EtcdEntry& entry : range.entries) {
+      last = entry.key;
       const auto life = entry.key.find(before_life);
       if (life != std::string::npos) {
-        add_life(page.records, entry.key.substr(0, life), entry.key.substr(life + 1), entry.lease);
-        continue;
+        add_life(listed.records, entry.key.substr(0, life), entry.key.substr(life + 1),
+                 entry.lease);
       }
-      // Foreign data is an error only for a read of that key.
-      if (!entry.value.starts_with(first_word_of_value)) continue;
-      Record record = record_in(entry.key, entry);
-      page.records.push_back({entry.key, std::move(record.text), {}});
-      if (entry.lease == 0) continue;
-      page.records.back().clock = record.ends - left_of({entry.lease}, call_options).front().left;
+      if (!is_record(entry)) continue;
+      NamedRecord record{entry.key, entry.value, {}};
+      const microseconds ends = take_end(record.name, record.text);
+      if (entry.lease != 0) record.clock = clock_of(ends, entry.lease, call_options);
+      listed.records.push_back(std::move(record));
     }
-    page.last = !range.more;
-    if (!range.entries.empty()) from = range.entries.back().key + '\0';
-  } while (page.records.empty() && !page.last);
-  if (!page.last) complete_last(page, call_options);
-  return page;
-}
-
-/// Reads the last record again, because some of its lives may be on the next page.
-void EtcdBackend::complete_last(RecordPage& page, const CallOptions& call_options) {
-  const Snapshot last = read(page.records.back().name, "", call_options);
-  page.records.back().text = last.text;
-  page.records.back().lives = *last.lives;
+    listed.last = !range.more;
+  } while (listed.records.empty() && !listed.last);
+  if (listed.last) return listed;
+  // Some lives of the last record may be on the next page.
+  NamedRecord& record = listed.records.back();
+  const Snapshot whole = read(record.name, "", call_options);
+  record.text = whole.text;
+  record.lives = *whole.lives;
+  return listed;
 }
 
 std::int64_t EtcdBackend::count(const std::string& prefix, const CallOptions& call_options) {
   json fields = range_fields(prefix, end_of_prefix(prefix));
   fields["count_only"] = true;
-  return range_in(client_.done({"kv/range", fields}, EtcdClient::Repeat::yes, call_options)).count;
+  return range_in(client_.done({"kv/range", fields}, call_options)).count;
 }
 
 void EtcdBackend::sweep(const std::string& prefix, const std::string& after,
                         const CallOptions& call_options) {
-  int at_once = records_per_sweep;
-  const json answer = page_from(after + '\0', prefix, at_once, call_options);
+  const json answer = page(prefix, after, records_per_sweep, call_options);
   const microseconds now = wall_now().time_since_epoch();
-  for (const EtcdEntry& entry : range_in(answer).entries) {
-    const bool is_record = entry.key.find(before_life) == std::string::npos &&
-                           entry.value.starts_with(first_word_of_value) && entry.lease == 0;
-    if (!is_record || record_in(entry.key, entry).ends >= now) continue;
+  for (EtcdEntry& entry : range_in(answer).entries) {
+    if (!is_record(entry) || entry.lease != 0) continue;
+    if (take_end(entry.key, entry.value) >= now) continue;
     // Delete it only if it is unchanged and has no lives.
-    json as_read = range_fields(entry.key, "");
-    as_read.erase("range_end");
-    as_read.update(
-        {{"target", "MOD"}, {"result", "EQUAL"}, {"mod_revision", std::to_string(entry.version)}});
     json no_life = range_fields(entry.key + before_life, entry.key + after_lives);
     no_life.update({{"target", "CREATE"}, {"result", "EQUAL"}, {"create_revision", "0"}});
-    client_.done(
-        {"kv/txn", {{"compare", {as_read, no_life}}, {"success", {delete_operation(entry.key)}}}},
-        EtcdClient::Repeat::yes, call_options);
+    client_.done({"kv/txn",
+                  {{"compare", {unchanged_since(entry.key, entry.version), no_life}},
+                   {"success", {delete_operation(entry.key)}}}},
+                 call_options);
   }
 }
 
@@ -282,6 +272,85 @@ void EtcdBackend::close() {
   client_.close();
   watched_.clear();
   events_.clear();
+}
+
+PlaceLease EtcdBackend::grant(milliseconds asked, const CallOptions& call_options) {
+  PlaceLease lease{random_lease_id(), asked, {}, BootClock::now()};
+  take_grant(lease, client_.ask({grant_request(lease)}, call_options).front());
+  return lease;
+}
+
+/// Stores the answer to a request that granted a lease.
+void EtcdBackend::take_grant(PlaceLease& lease, const EtcdAnswer& answer) const {
+  // The lease exists: an earlier try of this call has granted it, and its answer was lost.
+  if (answer.code == EtcdCode::failed_precondition) {
+    lease.length = std::chrono::seconds(whole_seconds(lease.asked));
+  } else {
+    take_lease(lease, answer);
+  }
+}
+
+/// Stores the answer to a request that renewed a lease.
+void EtcdBackend::take_lease(PlaceLease& lease, const EtcdAnswer& answer) const {
+  const bool has_ended = answer.code == EtcdCode::not_found;
+  if (!has_ended && answer.code != EtcdCode::ok) client_.refuse(answer);
+  lease.length = span_in(answer.fields, "TTL");
+  if (has_ended || lease.length == milliseconds(0)) lease.id = 0;
+}
+
+void EtcdBackend::renew(PlaceLease& lease, const CallOptions& call_options) {
+  const Deadline sent = BootClock::now();
+  take_lease(lease, client_.ask({about_lease("lease/keepalive", lease.id)}, call_options).front());
+  lease.sent = sent;
+}
+
+Snapshot EtcdBackend::read_with(PlaceLease& lease, const std::string& name,
+                                const CallOptions& call_options) {
+  const Deadline sent = BootClock::now();
+  PlaceLease next = lease;
+  const bool is_new = lease.id == 0;
+  if (is_new) next.id = random_lease_id();
+  const EtcdRequest about = is_new ? grant_request(next) : about_lease("lease/keepalive", next.id);
+  const auto answers = client_.ask({about, {"kv/range", record_range(name)}}, call_options);
+  is_new ? take_grant(next, answers.front()) : take_lease(next, answers.front());
+  next.sent = sent;
+  lease = next;
+  if (answers.back().code != EtcdCode::ok) client_.refuse(answers.back());
+  const json& fields = answers.back().fields;
+  return snapshot_from(name, revision_in(fields), range_in(fields), sent, call_options);
+}
+
+void EtcdBackend::revoke(const std::vector<std::int64_t>& leases, const CallOptions& call_options) {
+  std::vector<EtcdRequest> requests;
+  for (const std::int64_t id : leases) requests.push_back(about_lease("lease/revoke", id));
+  for (const EtcdAnswer& answer : client_.ask(requests, call_options)) {
+    const bool has_ended = answer.code == EtcdCode::ok || answer.code == EtcdCode::not_found;
+    if (!has_ended) client_.refuse(answer);
+  }
+}
+
+std::vector<CasLeases::Left> EtcdBackend::left_of(const std::vector<std::int64_t>& leases,
+                                                  const CallOptions& call_options) {
+  // Each request has a connection of its own.
+  constexpr std::size_t at_once = 8;
+  std::vector<Left> all;
+  for (std::size_t first = 0; first < leases.size(); first += at_once) {
+    std::vector<EtcdRequest> requests;
+    for (std::size_t i = first; i < std::min(first + at_once, leases.size()); ++i) {
+      requests.push_back(about_lease("lease/timetolive", leases[i]));
+    }
+    for (const EtcdAnswer& answer : client_.ask(requests, call_options)) {
+      const bool known = answer.code == EtcdCode::ok || answer.code == EtcdCode::not_found;
+      if (!known) client_.refuse(answer);
+      const milliseconds length = span_in(answer.fields, "grantedTTL");
+      // etcd reports whole seconds, rounded down. Before etcd 3.4.32 and 3.5.14, a leader that is
+      // being replaced no longer knows when the lease ends, and reports 292 years.
+      const milliseconds most = span_in(answer.fields, "TTL") + milliseconds(999);
+      const bool lives = number_in(answer.fields, "TTL") >= 0;
+      all.push_back({length, lives ? std::min(length, most) : milliseconds(0)});
+    }
+  }
+  return all;
 }
 
 }  // namespace dlock

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cas/cas_backend.hpp"
@@ -17,6 +18,7 @@ namespace dlock {
 /// client is written into the value of its life, which the client watches.
 class EtcdBackend final : public CasBackend, public CasLeases {
  public:
+  /// Does not connect yet. `shown` is the URL of the servers for people.
   EtcdBackend(std::vector<Endpoint> servers, std::string shown)
       : client_(std::move(servers), std::move(shown)) {}
 
@@ -36,7 +38,7 @@ class EtcdBackend final : public CasBackend, public CasLeases {
   std::variant<std::string, Wake::Reason> next_message(const std::string& channel, Deadline until,
                                                        int cancel_fd) override;
   CasLeases* leases() override { return this; }
-  /// The rest of an answer of 2 MiB is for the lives of holders and waiters.
+  /// A request of etcd has at most 1.5 MiB; the rest is for the lives of holders and waiters.
   std::size_t largest_record() const override { return 200'000; }
   void close() override;
   std::string name() const override { return client_.name(); }
@@ -58,25 +60,20 @@ class EtcdBackend final : public CasBackend, public CasLeases {
     bool only_end = false;
     bool operator==(const WatchedKey&) const = default;
   };
-  struct Record;
 
   Snapshot snapshot_from(const std::string& name, std::int64_t revision, const EtcdRange& range,
                          Deadline sent, const CallOptions& call_options);
-  Record record_in(const std::string& name, const EtcdEntry& entry) const;
+  /// Cuts the end of the record's lease from the front of its value.
+  microseconds take_end(const std::string& record, std::string& value) const;
+  /// The time by the clock of a record that ends with a lease.
+  microseconds clock_of(microseconds ends, std::int64_t lease, const CallOptions& call_options);
   std::vector<nlohmann::json> operations(const std::string& name, const Snapshot& over,
                                          const Update& update, const CallOptions& call_options);
   void take_grant(PlaceLease& lease, const EtcdAnswer& answer) const;
   void take_lease(PlaceLease& lease, const EtcdAnswer& answer) const;
-  /// Throws Error{unavailable} if no lease can have this length.
-  milliseconds span_of(const EtcdAnswer& answer, const char* name) const;
-  void write_more(const std::vector<nlohmann::json>& operations, const CallOptions& call_options);
-  /// Returns keys under `prefix` from `from` on: `at_once` of them, or fewer if the answer would be
-  /// too large; `at_once` is set to that number. If a single value is too large, the key comes
-  /// without it.
-  nlohmann::json page_from(const std::string& from, const std::string& prefix, int& at_once,
-                           const CallOptions& call_options);
-  EtcdRange keys_in(const nlohmann::json& answer, const std::string& from) const;
-  void complete_last(RecordPage& page, const CallOptions& call_options);
+  /// Returns at most `most` keys under `prefix` that come after `after`.
+  nlohmann::json page(const std::string& prefix, const std::string& after, int most,
+                      const CallOptions& call_options);
   /// Returns the next event of `keys` after the revision `after`; opens a stream unless one for
   /// these keys is open.
   std::variant<EtcdEvent, Wake::Reason> next_change(const std::vector<WatchedKey>& keys,
@@ -98,8 +95,6 @@ class EtcdBackend final : public CasBackend, public CasLeases {
     std::int64_t after = 0;
   };
   std::map<std::string, Listened> channels_;
-  static constexpr int page_size = 500;
-  int listed_at_once_ = page_size;  ///< the number of keys whose answer is not too large
 };
 
 }  // namespace dlock

@@ -19,39 +19,11 @@ constexpr milliseconds shortest_try{300};
 /// The pause after all servers were asked, while they elect a leader.
 constexpr milliseconds pause_between_rounds{100};
 
-/// Every request under way holds several copies of it.
-constexpr std::size_t longest_token = 16'384;
-
-constexpr char login_path[] = "auth/authenticate";
-
-/// Whether a certificate was refused, by this host or by the server; an administrator must fix
-/// that.
-bool is_refused_certificate(const HttpCall& call) {
-  const bool verified = call.code != CURLE_PEER_FAILED_VERIFICATION &&
-                        call.code != CURLE_SSL_CERTPROBLEM && call.code != CURLE_SSL_CACERT_BADFILE;
-  const bool wanted = call.trouble.find("alert") != std::string::npos &&
-                      call.trouble.find("certificate") != std::string::npos;
-  return !verified || wanted;
-}
-
-/// Whether a TLS file is unusable. If it was good when dlock began, it is being replaced.
-bool is_of_a_file(const HttpCall& call) {
-  return call.code == CURLE_SSL_CERTPROBLEM || call.code == CURLE_SSL_CACERT_BADFILE;
-}
-
-std::string text_in(const json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 /// The answer of etcd's gateway; nothing if a proxy or another product answered.
 std::optional<EtcdAnswer> answer_in(const HttpCall& call) {
   constexpr long http_ok = 200;
   constexpr EtcdCode last_code = EtcdCode::unauthenticated;
-  // A streamed answer ends with a line feed after each part; here there is one part.
-  std::string_view text = call.answer;
-  while (text.ends_with('\n')) text.remove_suffix(1);
-  auto answer = parse_answer(text);
+  auto answer = parse_answer(call.answer);
   if (!answer) return std::nullopt;
   const bool is_error = answer->code != EtcdCode::ok;
   const bool is_of_etcd = is_error ? answer->code <= last_code : call.status == http_ok;
@@ -134,103 +106,128 @@ std::string EtcdClient::server_name() const {
 }
 
 void EtcdClient::refuse(const EtcdAnswer& failed) const {
-  const std::string said = shown_ + ": " + escaped(failed.message);
   const auto has = [&](const char* words) {
     return failed.message.find(words) != std::string::npos;
   };
+  const auto fail = [&](ErrorKind kind, Cause cause, const std::string& why) {
+    throw Error(kind, shown_ + ": " + why, cause);
+  };
+  const std::string said = escaped(failed.message);
   if (failed.code == EtcdCode::resource_exhausted && has("database space exceeded")) {
-    throw_unavailable(shown_ +
-                          ": its database is full (alarm NOSPACE): compact and defragment it, then "
-                          "`etcdctl alarm disarm`",
-                      Cause::out_of_memory);
+    fail(ErrorKind::unavailable, Cause::out_of_memory,
+         "its database is full (alarm NOSPACE): compact and defragment it, then "
+         "`etcdctl alarm disarm`");
   }
   if (failed.code == EtcdCode::permission_denied) {
-    throw Error(ErrorKind::denied,
-                said + ": `dlock doctor --acl` prints the rights that dlock needs", Cause::acl);
+    fail(ErrorKind::denied, Cause::acl,
+         said + ": `dlock doctor --acl` prints the rights that dlock needs");
   }
   if (has("user name is empty")) {
-    throw Error(ErrorKind::denied, shown_ + ": it requires a user and a password",
-                Cause::password_missing);
+    fail(ErrorKind::denied, Cause::password_missing, "it requires a user and a password");
   }
   if (has("authentication failed")) {
-    throw Error(ErrorKind::denied, shown_ + ": user or password is wrong", Cause::password_wrong);
+    fail(ErrorKind::denied, Cause::password_wrong, "user or password is wrong");
   }
   if (has("authentication is not enabled")) {
-    throw Error(ErrorKind::denied, shown_ + ": it takes no password: drop user and password",
-                Cause::password_unneeded);
+    fail(ErrorKind::denied, Cause::password_unneeded,
+         "it takes no password: drop user and password");
   }
   const bool denied = failed.code == EtcdCode::unauthenticated;
-  throw Error(denied ? ErrorKind::denied : ErrorKind::unavailable, said, Cause::other_reply);
+  throw Error(denied ? ErrorKind::denied : ErrorKind::unavailable, shown_ + ": " + said,
+              Cause::other_reply);
 }
 
-void EtcdClient::pass_over(const std::string& why, Cause cause, ErrorKind kind) {
-  is_electing_ = was_too_large_ = false;
-  trouble_ = Error(kind, server_name() + ": " + why, cause);
+/// Makes the next server current.
+EtcdClient::Trouble EtcdClient::pass_over(Trouble trouble) {
+  addresses_[current_].reset();
   // A server that does not answer may have stopped sending on its stream, too.
   if (stream_server_ == current_) http_.close_stream();
   next_server();
+  return trouble;
 }
 
-/// Records why the server gave no answer or cannot answer now, and makes the next server current.
-void EtcdClient::pass_over(const HttpCall& call, const std::optional<EtcdAnswer>& answer) {
-  addresses_[current_].reset();
+/// Why the current server gave no answer, or cannot answer now.
+EtcdClient::Trouble EtcdClient::trouble_of(const HttpCall& call,
+                                           const std::optional<EtcdAnswer>& answer) const {
+  const auto unavailable = [&](const std::string& why, Cause cause = Cause::none) {
+    return Error(ErrorKind::unavailable, server_name() + ": " + why, cause);
+  };
   if (answer) {
     const bool is_learner = answer->message.find("not supported for learner") != std::string::npos;
-    pass_over(is_learner ? "it is a learner, which grants no lock: name the voting members"
-                         : escaped(answer->message),
-              Cause::none);
-    is_electing_ = !is_learner;
-  } else if (call.too_large) {
-    pass_over(too_large_answer, Cause::none);
-    was_too_large_ = true;
-  } else if (call.code == CURLE_OK) {
-    pass_over(other_answer(call), Cause::other_reply);
-  } else if (is_refused_certificate(call) && !(has_answered_ && is_of_a_file(call))) {
-    pass_over(call.trouble, Cause::certificate, ErrorKind::denied);
-  } else {
-    pass_over(call.trouble, Cause::none);
+    if (!is_learner) return {unavailable(escaped(answer->message)), true};
+    return {unavailable("it is a learner, which grants no lock: name the voting members")};
   }
+  switch (call.end) {
+    case HttpCall::End::answered:
+      return {unavailable(other_answer(call), Cause::other_reply)};
+    case HttpCall::End::tls_file_unusable:
+      if (has_answered_) break;
+      [[fallthrough]];
+    case HttpCall::End::certificate_refused:
+      return {Error(ErrorKind::denied, server_name() + ": " + call.trouble, Cause::certificate)};
+    case HttpCall::End::failed:
+      break;
+  }
+  return {unavailable(call.trouble)};
 }
 
 /// The deadline of one try: a server gets only a share of the time if others may answer instead.
 Deadline EtcdClient::try_until(std::size_t tries, Deadline deadline) const {
+  if (servers_.size() == 1) return deadline;
   const auto others = servers_.size() - 1 - std::min(tries, servers_.size() - 1);
-  if (others == 0 && servers_.size() == 1) return deadline;
   const auto left = left_until(deadline);
   const auto share = std::clamp(left / static_cast<int>(others + 1), shortest_try, longest_try);
   return std::min(deadline, later(BootClock::now(), share));
 }
 
-/// Asks the current server. Returns nothing if it cannot be resolved, does not answer, or answers
-/// that it is unavailable; then the next server is current.
-std::optional<std::vector<EtcdAnswer>> EtcdClient::try_once(
-    const std::vector<EtcdRequest>& requests, Repeat repeat, const CallOptions& call_options) {
+/// Asks the current server. If it cannot be resolved, does not answer, or answers that it is
+/// unavailable, the next server is current.
+std::variant<EtcdClient::Answers, EtcdClient::Trouble> EtcdClient::try_once(
+    const std::vector<EtcdRequest>& requests, bool once, const CallOptions& call_options) {
   try {
     look_up(call_options);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::unavailable) throw;
-    pass_over(error.what(), error.cause());
-    return std::nullopt;
+    return pass_over({error.reworded(server_name() + ": " + error.what())});
   }
-  const bool once = repeat == Repeat::no;
   std::vector<HttpCall> calls;
   for (const EtcdRequest& request : requests)
     calls.push_back({address_of_request(request.path), request.fields.dump(), once});
   http_.post(calls, call_options);
-  std::vector<EtcdAnswer> answers;
+  Answers answers;
   for (const HttpCall& call : calls) {
     std::optional<EtcdAnswer> answer;
-    if (call.code == CURLE_OK) answer = answer_in(call);
-    if (answer && !is_away(*answer)) {
-      has_answered_ = true;
-      answers.push_back(std::move(*answer));
-      continue;
+    if (call.end == HttpCall::End::answered) answer = answer_in(call);
+    if (!answer || is_away(*answer)) {
+      const Trouble trouble = pass_over(trouble_of(call, answer));
+      if (once && call.may_have_come) throw Error(trouble.error);
+      return trouble;
     }
-    pass_over(call, answer);
-    if (once && call.may_have_come) throw Error(*trouble_);
-    return std::nullopt;
+    has_answered_ = true;
+    answers.push_back(std::move(*answer));
   }
   return answers;
+}
+
+/// Asks one server after the other.
+EtcdClient::Answers EtcdClient::ask_servers(const std::vector<EtcdRequest>& requests, bool once,
+                                            const CallOptions& call_options) {
+  bool each_refuses = true;
+  for (std::size_t tries = 0;; ++tries) {
+    CallOptions of_try = call_options;
+    of_try.deadline = try_until(tries, call_options.deadline);
+    auto result = try_once(requests, once, of_try);
+    if (auto* answers = std::get_if<Answers>(&result)) return std::move(*answers);
+    const auto& [error, is_electing] = std::get<Trouble>(result);
+    each_refuses = each_refuses && error.kind() == ErrorKind::denied;
+    const bool all_tried = tries + 1 >= servers_.size();
+    if (BootClock::now() >= call_options.deadline || (all_tried && !is_electing)) {
+      // A server that is unreachable now may answer later.
+      if (!each_refuses) throw_unavailable(error.what(), error.cause());
+      throw Error(error);
+    }
+    if (all_tried) pause(pause_between_rounds, call_options);
+  }
 }
 
 void EtcdClient::log_in(const CallOptions& call_options) {
@@ -239,68 +236,37 @@ void EtcdClient::log_in(const CallOptions& call_options) {
   const std::string password = server.password ? server.password->text(call_options) : "";
   require_utf8(*server.user, shown_ + ": the user");
   require_utf8(password, shown_ + ": the password");
-  logged_in_ = true;
   http_.set_authorization("");  // etcd 3.4 refuses a login with a token that it does not know
-  const std::vector<EtcdRequest> request{
-      {login_path, {{"name", *server.user}, {"password", password}}}};
-  try {
-    const auto answers = ask(request, Repeat::yes, call_options);
-    if (answers.front().code != EtcdCode::ok) refuse(answers.front());
-    const std::string token = text_in(answers.front().fields, "token");
-    if (token.size() > longest_token) {
-      throw_unavailable(shown_ + ": a login token that is too large", Cause::other_reply);
-    }
-    http_.set_authorization(token);
-  } catch (...) {
-    logged_in_ = false;
-    throw;
-  }
+  const EtcdRequest request{"auth/authenticate", {{"name", *server.user}, {"password", password}}};
+  const EtcdAnswer answer = ask_servers({request}, false, call_options).front();
+  if (answer.code != EtcdCode::ok) refuse(answer);
+  http_.set_authorization(text_of(answer.fields, "token"));
+  logged_in_ = true;
 }
 
-std::vector<EtcdAnswer> EtcdClient::ask(const std::vector<EtcdRequest>& requests, Repeat repeat,
-                                        const CallOptions& call_options) {
-  const bool is_login = requests.front().path == login_path;
+EtcdClient::Answers EtcdClient::ask_logged_in(const std::vector<EtcdRequest>& requests, bool once,
+                                              const CallOptions& call_options) {
   log_in(call_options);
-  bool new_login = false, each_refuses = true;
-  for (std::size_t tries = 0;; ++tries) {
-    CallOptions once = call_options;
-    once.deadline = try_until(tries, call_options.deadline);
-    auto answers = try_once(requests, repeat, once);
-    if (answers) {
-      const bool stale = std::any_of(answers->begin(), answers->end(), is_of_old_login);
-      if (!stale || new_login || is_login) return std::move(*answers);
-      new_login = true;
-      logged_in_ = false;
-      log_in(call_options);
-      continue;
-    }
-    each_refuses = each_refuses && trouble_->kind() == ErrorKind::denied;
-    const bool all_tried = tries + 1 >= servers_.size();
-    if (BootClock::now() >= call_options.deadline || (all_tried && !is_electing_)) {
-      // A server that is unreachable now may answer later.
-      if (!each_refuses) throw_unavailable(trouble_->what(), trouble_->cause());
-      throw Error(*trouble_);
-    }
-    if (!all_tried) continue;
-    pause(pause_between_rounds, call_options);
-  }
+  auto answers = ask_servers(requests, once, call_options);
+  if (std::none_of(answers.begin(), answers.end(), is_of_old_login)) return answers;
+  logged_in_ = false;
+  log_in(call_options);
+  return ask_servers(requests, once, call_options);
 }
 
-json EtcdClient::done(const EtcdRequest& request, Repeat repeat, const CallOptions& call_options) {
-  auto answers = ask({request}, repeat, call_options);
+std::vector<EtcdAnswer> EtcdClient::ask(const std::vector<EtcdRequest>& requests,
+                                        const CallOptions& call_options) {
+  return ask_logged_in(requests, false, call_options);
+}
+
+EtcdAnswer EtcdClient::ask_once(const EtcdRequest& request, const CallOptions& call_options) {
+  return ask_logged_in({request}, true, call_options).front();
+}
+
+json EtcdClient::done(const EtcdRequest& request, const CallOptions& call_options) {
+  auto answers = ask({request}, call_options);
   if (answers.front().code != EtcdCode::ok) refuse(answers.front());
   return std::move(answers.front().fields);
-}
-
-std::optional<json> EtcdClient::done_unless_large(const EtcdRequest& request,
-                                                  const CallOptions& call_options) {
-  was_too_large_ = false;
-  try {
-    return done(request, Repeat::yes, call_options);
-  } catch (const Error& error) {
-    if (!was_too_large_ || error.kind() != ErrorKind::unavailable) throw;
-    return std::nullopt;
-  }
 }
 
 void EtcdClient::open_stream(const std::string& path, const std::string& body) {

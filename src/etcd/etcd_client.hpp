@@ -1,16 +1,16 @@
 #pragma once
 
-#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/endpoint.hpp"
 #include "base/error.hpp"
 #include "base/wait.hpp"
-#include "etcd/etcd_answer.hpp"
-#include "etcd/http_client.hpp"
+#include "etcd/etcd_json.hpp"
+#include "http/http_client.hpp"
 
 namespace dlock {
 
@@ -26,17 +26,15 @@ class EtcdClient {
  public:
   EtcdClient(std::vector<Endpoint> servers, std::string shown);
 
-  enum class Repeat { yes, no };
-  /// Sends all requests at once. With `Repeat::no` none is sent twice: if one may have been done,
-  /// this throws Error{unavailable}. An answer may be an error of etcd. After "unavailable", or an
-  /// answer that is not etcd's, it asks other servers until the deadline.
-  std::vector<EtcdAnswer> ask(const std::vector<EtcdRequest>& requests, Repeat repeat,
+  /// Sends all requests at once; they may be repeated. An answer may be an error of etcd. After
+  /// "unavailable", or an answer that is not etcd's, it asks other servers until the deadline.
+  std::vector<EtcdAnswer> ask(const std::vector<EtcdRequest>& requests,
                               const CallOptions& call_options);
+  /// Like ask(), but throws Error{unavailable} if the request may have been done, rather than send
+  /// it a second time.
+  EtcdAnswer ask_once(const EtcdRequest& request, const CallOptions& call_options);
   /// Sends one request; throws if the answer is an error.
-  nlohmann::json done(const EtcdRequest& request, Repeat repeat, const CallOptions& call_options);
-  /// The same, but returns nothing if the answer is too large, so that the caller can ask for less.
-  std::optional<nlohmann::json> done_unless_large(const EtcdRequest& request,
-                                                  const CallOptions& call_options);
+  nlohmann::json done(const EtcdRequest& request, const CallOptions& call_options);
   /// Throws the Error for an error answer.
   [[noreturn]] void refuse(const EtcdAnswer& failed) const;
 
@@ -51,14 +49,25 @@ class EtcdClient {
   const std::string& name() const { return shown_; }
 
  private:
+  using Answers = std::vector<EtcdAnswer>;
+  /// Why a server did not answer.
+  struct Trouble {
+    Error error;
+    bool is_electing = false;  ///< it answered that it is unavailable
+  };
+
   HttpAddress address_of_request(const std::string& path) const;
   void look_up(const CallOptions& call_options);
   void log_in(const CallOptions& call_options);
+  Answers ask_logged_in(const std::vector<EtcdRequest>& requests, bool once,
+                        const CallOptions& call_options);
+  Answers ask_servers(const std::vector<EtcdRequest>& requests, bool once,
+                      const CallOptions& call_options);
   Deadline try_until(std::size_t tries, Deadline deadline) const;
-  std::optional<std::vector<EtcdAnswer>> try_once(const std::vector<EtcdRequest>& requests,
-                                                  Repeat repeat, const CallOptions& call_options);
-  void pass_over(const HttpCall& call, const std::optional<EtcdAnswer>& answer);
-  void pass_over(const std::string& why, Cause cause, ErrorKind kind = ErrorKind::unavailable);
+  std::variant<Answers, Trouble> try_once(const std::vector<EtcdRequest>& requests, bool once,
+                                          const CallOptions& call_options);
+  Trouble trouble_of(const HttpCall& call, const std::optional<EtcdAnswer>& answer) const;
+  Trouble pass_over(Trouble trouble);
   void next_server() { current_ = (current_ + 1) % servers_.size(); }
   std::string server_name() const;
 
@@ -70,10 +79,7 @@ class EtcdClient {
   std::size_t current_ = 0;
   std::size_t stream_server_ = 0;
   bool logged_in_ = false;
-  bool has_answered_ = false;     ///< one of the servers has answered
-  std::optional<Error> trouble_;  ///< why the last server did not answer
-  bool is_electing_ = false;      ///< the last server answered that it is unavailable
-  bool was_too_large_ = false;    ///< the last answer was too large
+  bool has_answered_ = false;  ///< one of the servers has answered
 };
 
 }  // namespace dlock

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/duration.hpp"
-#include "etcd/base64.hpp"
 #include "lock/store.hpp"
 
 namespace dlock {
@@ -13,52 +12,65 @@ namespace {
 
 using nlohmann::json;
 
-const json nothing = json::object();
+constexpr std::string_view digits_of_base64 =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
+/// The field `name`; nothing's fields are empty, so that another product's answer does no harm.
 const json& member(const json& object, const char* name) {
+  static const json nothing = json::object();
   if (!object.is_object()) return nothing;
   const auto found = object.find(name);
   return found == object.end() ? nothing : *found;
 }
 
-std::string bytes_in(const json& object, const char* name) {
-  const json& text = member(object, name);
-  return text.is_string() ? from_base64(text.get_ref<const std::string&>()).value_or("") : "";
+EtcdEntry entry_from(const json& kv) {
+  return {from_base64(text_of(kv, "key")), from_base64(text_of(kv, "value")),
+          number_in(kv, "lease"), number_in(kv, "mod_revision")};
 }
 
-EtcdEntry entry_from(const json& kv) {
-  return {bytes_in(kv, "key"), bytes_in(kv, "value"), number_in(kv, "lease"),
-          number_in(kv, "mod_revision")};
+EtcdAnswer error_from(const json& error, std::string message) {
+  EtcdAnswer answer{EtcdCode::unavailable, std::move(message)};
+  for (const char* name : {"code", "grpc_code"}) {
+    const json& code = member(error, name);
+    if (code.is_number_integer() && code != 0) answer.code = static_cast<EtcdCode>(code.get<int>());
+  }
+  return answer;
 }
 
 }  // namespace
 
-std::string text_of(const json& object, const char* name) {
-  const json& text = member(object, name);
-  constexpr std::size_t longest = 1'000;
-  return text.is_string() ? text.get_ref<const std::string&>().substr(0, longest) : "";
+std::optional<EtcdAnswer> parse_answer(std::string_view text) {
+  json parsed = json::parse(text, nullptr, false);
+  if (!parsed.is_object()) return std::nullopt;
+  const json& error = member(parsed, "error");
+  if (error.is_string()) return error_from(parsed, error);
+  if (parsed.contains("error")) return error_from(error, text_of(error, "message"));
+  // An error of etcd 3.6 has no field `error`.
+  if (member(parsed, "code").is_number()) return error_from(parsed, text_of(parsed, "message"));
+  const auto result = parsed.find("result");
+  return EtcdAnswer{EtcdCode::ok, "", std::move(result != parsed.end() ? *result : parsed)};
 }
 
-bool is_true(const json& object, const char* name) {
-  const json& value = member(object, name);
-  return value.is_boolean() && value.get<bool>();
+std::string text_of(const json& object, const char* name) {
+  const json& text = member(object, name);
+  return text.is_string() ? text.get<std::string>() : "";
 }
+
+bool is_true(const json& object, const char* name) { return member(object, name) == true; }
 
 std::int64_t number_in(const json& object, const char* name) {
   const json& value = member(object, name);
   if (value.is_number_integer()) return value.get<std::int64_t>();
-  if (!value.is_string()) return 0;
-  std::string_view text = value.get_ref<const std::string&>();
+  const std::string text = text_of(object, name);
   const bool negative = text.starts_with('-');
-  if (negative) text.remove_prefix(1);
-  const auto number = parse_number(text, 0, INT64_MAX).value_or(0);
+  const auto digits = std::string_view(text).substr(negative ? 1 : 0);
+  const auto number = parse_number(digits, 0, INT64_MAX).value_or(0);
   return negative ? -number : number;
 }
 
-std::optional<milliseconds> span_in(const json& object, const char* name) {
-  const auto seconds = std::max<std::int64_t>(0, number_in(object, name));
-  if (seconds > longest_span / std::chrono::seconds(1)) return std::nullopt;
-  return std::chrono::seconds(seconds);
+milliseconds span_in(const json& object, const char* name) {
+  const std::int64_t longest = longest_span / std::chrono::seconds(1);
+  return std::chrono::seconds(std::clamp<std::int64_t>(number_in(object, name), 0, longest));
 }
 
 std::int64_t revision_in(const json& answer) {
@@ -67,17 +79,15 @@ std::int64_t revision_in(const json& answer) {
 
 EtcdRange range_in(const json& answer) {
   EtcdRange range;
-  const json& kvs = member(answer, "kvs");
-  range.entries.reserve(kvs.size());
-  for (const json& kv : kvs) range.entries.push_back(entry_from(kv));
+  for (const json& kv : member(answer, "kvs")) range.entries.push_back(entry_from(kv));
   range.more = is_true(answer, "more");
   range.count = number_in(answer, "count");
   return range;
 }
 
-const json& part_of(const json& answer, std::size_t index, const char* name) {
+EtcdRange first_range_in(const json& answer) {
   const json& parts = member(answer, "responses");
-  return parts.is_array() && index < parts.size() ? member(parts[index], name) : nothing;
+  return range_in(parts.empty() ? parts : member(parts.front(), "response_range"));
 }
 
 json range_fields(std::string_view from, std::string_view end) {
@@ -93,6 +103,13 @@ std::string end_of_prefix(std::string_view prefix) {
   return end;
 }
 
+json unchanged_since(std::string_view key, std::int64_t revision) {
+  return {{"key", to_base64(key)},
+          {"target", "MOD"},
+          {"result", "EQUAL"},
+          {"mod_revision", std::to_string(revision)}};
+}
+
 json put_operation(std::string_view key, std::string_view value) {
   return {{"request_put", {{"key", to_base64(key)}, {"value", to_base64(value)}}}};
 }
@@ -103,15 +120,45 @@ json delete_operation(std::string_view key) {
 
 std::vector<EtcdEvent> events_in(const json& answer) {
   std::vector<EtcdEvent> events;
-  const json& told = member(answer, "events");
-  events.reserve(told.size());
-  for (const json& event : told) {
+  for (const json& event : member(answer, "events")) {
     EtcdEntry entry = entry_from(member(event, "kv"));
-    const json& type = member(event, "type");
-    events.push_back(
-        {std::move(entry.key), std::move(entry.value), entry.version, type == "DELETE"});
+    events.push_back({std::move(entry.key), std::move(entry.value), entry.version,
+                      member(event, "type") == "DELETE"});
   }
   return events;
+}
+
+std::string to_base64(std::string_view bytes) {
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (std::size_t at = 0; at < bytes.size(); at += 3) {
+    const auto group = bytes.substr(at, 3);
+    std::uint32_t bits = 0;
+    for (std::size_t i = 0; i < 3; ++i) {
+      bits = bits << 8 | (i < group.size() ? static_cast<unsigned char>(group[i]) : 0u);
+    }
+    for (std::size_t i = 0; i < 4; ++i) {
+      text += i <= group.size() ? digits_of_base64[bits >> (18 - 6 * i) & 63] : '=';
+    }
+  }
+  return text;
+}
+
+std::string from_base64(std::string_view text) {
+  std::string bytes;
+  bytes.reserve(text.size() / 4 * 3 + 2);
+  std::uint32_t bits = 0;
+  int known = 0;
+  for (const char c : text) {
+    const auto digit = digits_of_base64.find(c);
+    if (digit == std::string_view::npos) break;
+    bits = bits << 6 | static_cast<std::uint32_t>(digit);
+    known += 6;
+    if (known < 8) continue;
+    known -= 8;
+    bytes += static_cast<char>(bits >> known & 255);
+  }
+  return bytes;
 }
 
 }  // namespace dlock

@@ -11,8 +11,31 @@
 
 namespace dlock {
 
-// The fields of etcd's requests and answers (api/etcdserverpb/rpc.proto). Bytes are base64, 64-bit
-// numbers are texts, and zero and false are omitted.
+// The fields of etcd's requests and answers (api/etcdserverpb/rpc.proto) as its gateway writes
+// them: bytes are base64, 64-bit numbers are texts, and zero and false are omitted.
+
+/// The codes of gRPC that etcd's gateway answers with, as far as they are told apart.
+enum class EtcdCode : int {
+  ok = 0,
+  unknown = 2,
+  invalid_argument = 3,
+  not_found = 5,
+  permission_denied = 7,
+  resource_exhausted = 8,
+  failed_precondition = 9,
+  unavailable = 14,
+  unauthenticated = 16,
+};
+
+struct EtcdAnswer {
+  EtcdCode code = EtcdCode::ok;
+  std::string message{};  ///< of an error: not escaped
+  nlohmann::json fields = nlohmann::json::object();
+};
+
+/// Parses one answer. One that begins with `{"result"` or `{"error"` is part of a stream. Returns
+/// nothing if `text` is no answer.
+std::optional<EtcdAnswer> parse_answer(std::string_view text);
 
 /// A key as etcd stores it.
 struct EtcdEntry {
@@ -30,24 +53,25 @@ struct EtcdRange {
 
 /// A number, 0 if it is omitted.
 std::int64_t number_in(const nlohmann::json& object, const char* name);
-/// A number of seconds, 0 if it is omitted or negative; nothing if it is too large to calculate
-/// with.
-std::optional<milliseconds> span_in(const nlohmann::json& object, const char* name);
-/// A text, cut to 1000 bytes; empty if it is omitted or is no text.
+/// A number of seconds, 0 if it is omitted or negative, and dlock's longest span at most.
+milliseconds span_in(const nlohmann::json& object, const char* name);
+/// A text; empty if it is omitted or is no text.
 std::string text_of(const nlohmann::json& object, const char* name);
 /// Whether the field exists and is true.
 bool is_true(const nlohmann::json& object, const char* name);
 /// The revision of the whole store, from the header of an answer.
 std::int64_t revision_in(const nlohmann::json& answer);
 EtcdRange range_in(const nlohmann::json& answer);
-/// The part `name`, e.g. `response_range`, of the answer to operation `index` of a transaction.
-const nlohmann::json& part_of(const nlohmann::json& answer, std::size_t index, const char* name);
+/// The answer to the range that is the first operation of a transaction.
+EtcdRange first_range_in(const nlohmann::json& answer);
 
 /// The range of keys from `from` up to, but not including, `end`.
 nlohmann::json range_fields(std::string_view from, std::string_view end);
 /// The first name after all names that begin with `prefix`.
 std::string end_of_prefix(std::string_view prefix);
 
+/// The condition of a transaction that the key's last change is that of `revision`; 0: no such key.
+nlohmann::json unchanged_since(std::string_view key, std::int64_t revision);
 nlohmann::json put_operation(std::string_view key, std::string_view value);
 nlohmann::json delete_operation(std::string_view key);
 
@@ -59,5 +83,10 @@ struct EtcdEvent {
   bool deleted = false;
 };
 std::vector<EtcdEvent> events_in(const nlohmann::json& answer);
+
+/// Base64 as the JSON of gRPC's gateway encodes bytes (RFC 4648, section 4).
+std::string to_base64(std::string_view bytes);
+/// Decodes it up to the first character that is not of base64.
+std::string from_base64(std::string_view text);
 
 }  // namespace dlock

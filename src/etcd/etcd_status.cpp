@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "etcd/base64.hpp"
 #include "etcd/etcd_client.hpp"
 #include "etcd/etcd_json.hpp"
 
@@ -14,7 +13,7 @@ using nlohmann::json;
 /// Whether the first revision can no longer be read.
 bool is_compacted(EtcdClient& client, const std::string& prefix, const CallOptions& call_options) {
   const json fields = {{"key", to_base64(prefix)}, {"revision", "1"}};
-  const auto answers = client.ask({{"kv/range", fields}}, EtcdClient::Repeat::yes, call_options);
+  const auto answers = client.ask({{"kv/range", fields}}, call_options);
   return answers.front().message.find("compacted") != std::string::npos;
 }
 
@@ -24,9 +23,7 @@ EtcdMemberStatus ask_member(const Endpoint& endpoint, const CallOptions& call_op
   EtcdMemberStatus member{endpoint.address()};
   try {
     EtcdClient client({endpoint}, endpoint.address());
-    const auto ask = [&] {
-      return client.done({"maintenance/status"}, EtcdClient::Repeat::yes, call_options);
-    };
+    const auto ask = [&] { return client.done({"maintenance/status"}, call_options); };
     const Deadline begun = BootClock::now();
     ask();
     const Deadline connected = BootClock::now();
@@ -52,13 +49,11 @@ EtcdStatus ask_etcd(const std::vector<Endpoint>& servers, const std::string& pre
   EtcdStatus status;
   EtcdClient client(servers, "etcd");
   try {
-    const json range = client.done({"kv/range", {{"key", to_base64(prefix)}}},
-                                   EtcdClient::Repeat::yes, call_options);
+    const json range = client.done({"kv/range", {{"key", to_base64(prefix)}}}, call_options);
     status.revision = revision_in(range);
     status.compacted = is_compacted(client, prefix, call_options);
-    const auto answers =
-        client.ask({{"cluster/member/list"}, {"maintenance/alarm", {{"action", "GET"}}}},
-                   EtcdClient::Repeat::yes, call_options);
+    const auto answers = client.ask(
+        {{"cluster/member/list"}, {"maintenance/alarm", {{"action", "GET"}}}}, call_options);
     const json& members = answers.front().fields;
     if (const auto list = members.find("members"); list != members.end()) {
       status.voters =

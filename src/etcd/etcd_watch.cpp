@@ -1,27 +1,18 @@
 #include <algorithm>
-#include <cstdint>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "base/wait.hpp"
-#include "etcd/base64.hpp"
 #include "etcd/etcd_backend.hpp"
 
 namespace dlock {
-namespace {
-
-using nlohmann::json;
-
-}  // namespace
 
 void EtcdBackend::open_watch(const std::vector<WatchedKey>& keys, std::int64_t after) {
-  // etcd's revisions never come near the largest number, but another product may send it.
-  const std::int64_t first = std::min(after, INT64_MAX - 1) + 1;
   std::string body;
   for (const WatchedKey& each : keys) {
-    json fields = {{"key", to_base64(each.key)}, {"start_revision", std::to_string(first)}};
+    nlohmann::json fields = {{"key", to_base64(each.key)},
+                             {"start_revision", std::to_string(after + 1)}};
     if (each.only_end) fields["filters"] = {"NOPUT"};
-    body += json{{"create_request", fields}}.dump() + "\n";
+    body += nlohmann::json{{"create_request", fields}}.dump() + "\n";
   }
   events_.clear();
   watch_answered_ = false;

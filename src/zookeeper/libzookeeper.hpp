@@ -6,8 +6,6 @@
 #define DLOCK_LIBZOOKEEPER_FUNCTIONS(EACH) \
   EACH(zerror)                             \
   EACH(zoo_add_auth)                       \
-  EACH(zoo_acreate)                        \
-  EACH(zoo_aget)                           \
   EACH(zoo_aget_children2)                 \
   EACH(zoo_amulti)                         \
   EACH(zoo_aset)                           \

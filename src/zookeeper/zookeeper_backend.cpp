@@ -1,7 +1,6 @@
 #include "zookeeper/zookeeper_backend.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <set>
 #include <utility>
 
@@ -10,7 +9,6 @@
 #include "base/random.hpp"
 #include "base/text.hpp"
 #include "zookeeper/libzookeeper.hpp"
-#include "zookeeper/zookeeper_names.hpp"
 
 namespace dlock {
 namespace {
@@ -25,16 +23,31 @@ constexpr std::size_t incarnation_bytes = 8;
 constexpr std::size_t page_size = 200;
 constexpr std::size_t records_per_sweep = 50;
 
+/// Encodes text as a node's name: a slash would end it, and ZooKeeper accepts only valid UTF-8
+/// without control characters.
+std::string node_name(std::string_view text) {
+  static const std::string special = [] {
+    std::string bytes = "/";
+    for (int byte = 0x80; byte <= 0xff; ++byte) bytes += static_cast<char>(byte);
+    return bytes;
+  }();
+  return percent_encoded(text, special);
+}
+
+/// The name of the parent node of all records whose names begin with `prefix`.
+std::string directory_name(std::string prefix) {
+  if (prefix.ends_with(':')) prefix.pop_back();
+  return prefix.empty() ? "dlock-locks" : node_name(prefix);
+}
+
 std::string value_of(const Update& update) {
   return std::string(first_word_of_value) + std::to_string(update.ends.count()) + "\n" +
          update.text;
 }
 
-bool has_prefix_of_ours(std::string_view value) { return value.starts_with(first_word_of_value); }
-
 /// Cuts the end of a record's lease from the front of its value.
 std::optional<microseconds> take_end(std::string_view& value) {
-  if (!has_prefix_of_ours(value)) return std::nullopt;
+  if (!value.starts_with(first_word_of_value)) return std::nullopt;
   value.remove_prefix(first_word_of_value.size());
   const auto ends = parse_number(take_until(value, '\n'), 0, INT64_MAX);
   return ends ? std::optional(microseconds(*ends)) : std::nullopt;
@@ -59,10 +72,10 @@ ZooKeeperBackend::ZooKeeperBackend(std::vector<Endpoint> servers, std::string sh
     : client_(std::move(servers), std::move(shown), session),
       chroot_(std::move(chroot)),
       prefix_(std::move(prefix)),
-      directory_(chroot_ + "/" + zookeeper_directory(prefix_)) {}
+      directory_(chroot_ + "/" + directory_name(prefix_)) {}
 
 std::string ZooKeeperBackend::path_of(const std::string& name) const {
-  return directory_ + "/" + zookeeper_node_name(std::string_view(name).substr(prefix_.size()));
+  return directory_ + "/" + node_name(std::string_view(name).substr(prefix_.size()));
 }
 
 std::string ZooKeeperBackend::own_child(const std::string& name) const {
@@ -71,8 +84,10 @@ std::string ZooKeeperBackend::own_child(const std::string& name) const {
 
 void ZooKeeperBackend::make_directory(const CallOptions& call_options) {
   Deadline sent{};
-  const auto replies = client_.ask_until_answered(
-      {{Kind::create, directory_}, {Kind::create, directory_ + "/clock"}}, call_options, sent);
+  const auto replies =
+      client_.ask_until_answered({{Kind::multi, "", "", {{Change::create, directory_}}},
+                                  {Kind::multi, "", "", {{Change::create, directory_ + "/clock"}}}},
+                                 call_options, sent);
   for (const ZooKeeperReply& reply : replies) {
     if (reply.ok() || reply.code == ZNODEEXISTS) continue;
     if (reply.code == ZNONODE && !chroot_.empty()) {
@@ -84,81 +99,54 @@ void ZooKeeperBackend::make_directory(const CallOptions& call_options) {
   }
 }
 
-/// Reads the clock, and the data and children of each node, until both come from the same node. The
-/// version does not tell: a node that was removed and created between the two reads may have the
-/// same one.
-std::vector<ZooKeeperReply> ZooKeeperBackend::read_whole(
-    const std::vector<ZooKeeperRequest>& requests, Deadline& sent,
-    const CallOptions& call_options) {
-  while (true) {
-    auto replies = client_.ask_until_answered(requests, call_options, sent);
-    const bool has_directory = replies.front().code != ZNONODE;
-    bool is_torn = false;
-    for (std::size_t i = 1; i + 1 < replies.size(); i += 2) {
-      const ZooKeeperReply &data = replies[i], &children = replies[i + 1];
-      is_torn = is_torn || (data.ok() && children.ok() && data.czxid != children.czxid);
-    }
-    if (has_directory && !is_torn) return replies;
-    if (!has_directory) make_directory(call_options);
-    if (BootClock::now() >= call_options.deadline) {
-      throw_unavailable(name() + ": did not answer in time");
-    }
-  }
-}
-
-/// Reads the records, each before its children. A child is created in the same write as the entry
-/// that names it, so an entry without a child has lost it. Sets the fields of `read` that all
-/// records share.
+/// Reads the clock and the records, each before its children, until both come from the same node.
+/// The version does not tell: a node that was removed and created between the two reads may have
+/// the same one. A child is created in the same write as the entry that names it, so an entry
+/// without a child has lost it. Sets the fields of `read` that all records share.
 std::vector<ZooKeeperBackend::Node> ZooKeeperBackend::nodes(const std::vector<std::string>& names,
                                                             Snapshot& read,
                                                             const CallOptions& call_options) {
   std::vector<ZooKeeperRequest> requests{{Kind::set, directory_ + "/clock"}};
   for (const std::string& each : names) {
-    const auto listens = std::any_of(channels_.begin(), channels_.end(), [&](const auto& channel) {
-      return channel.second.name == each && !channel.second.by_child;
-    });
-    requests.push_back({listens ? Kind::get_and_watch : Kind::get, path_of(each)});
+    requests.push_back({Kind::get, path_of(each)});
     requests.push_back({Kind::get_children, path_of(each)});
   }
-  auto replies = read_whole(requests, read.sent, call_options);
-  for (const ZooKeeperReply& reply : replies) {
-    if (reply.ok() || reply.code == ZNONODE) continue;
-    client_.refuse(reply.code, "read and write below " + escaped(directory_));
+  std::vector<ZooKeeperReply> replies;
+  const auto are_whole = [&] {
+    bool are_torn = false;
+    for (std::size_t i = 1; i < replies.size(); i += 2) {
+      const ZooKeeperReply &data = replies[i], &children = replies[i + 1];
+      are_torn = are_torn || (data.ok() && children.ok() && data.czxid != children.czxid);
+    }
+    return replies.front().ok() && !are_torn;
+  };
+  while (true) {
+    replies = client_.ask_until_answered(requests, call_options, read.sent);
+    for (const ZooKeeperReply& reply : replies) {
+      if (reply.ok() || reply.code == ZNONODE) continue;
+      client_.refuse(reply.code, "read and write below " + escaped(directory_));
+    }
+    if (are_whole()) break;
+    if (!replies.front().ok()) make_directory(call_options);
+    if (BootClock::now() >= call_options.deadline) {
+      throw_unavailable(name() + ": did not answer in time");
+    }
   }
-  if (!replies.front().ok()) client_.refuse(replies.front().code, "set the clock's node");
   // The latest of the replies dates the snapshot. If an older clock dated a record that was written
   // after it, the record's lease would begin too early.
   const auto latest =
       std::max_element(replies.begin(), replies.end(),
                        [](const auto& one, const auto& other) { return one.mzxid < other.mzxid; });
-  const auto clock_ms = latest->mtime_ms;
-  const bool tells_time = clock_ms >= 0 && clock_ms <= latest_time / milliseconds(1);
-  if (!tells_time) throw_unavailable(name() + ": it tells no time", Cause::other_reply);
-  read.clock = milliseconds(clock_ms);
+  read.clock = milliseconds(latest->mtime_ms);
   read.revision = latest->mzxid;
   read.connection = client_.session_count();
   std::vector<Node> found;
-  for (std::size_t i = 1; i + 1 < replies.size(); i += 2) {
+  for (std::size_t i = 1; i < replies.size(); i += 2) {
     found.push_back({std::move(replies[i]), std::move(replies[i + 1].children)});
     // The node was removed between the two reads.
-    if (!replies[i + 1].ok()) found.back().data = ZooKeeperReply::of(ZNONODE);
+    if (!replies[i + 1].ok()) found.back().data = {ZNONODE};
   }
   return found;
-}
-
-/// Reads the first of the nodes, as many as fit in the replies that the client accepts; removes the
-/// others from `names`.
-std::vector<ZooKeeperBackend::Node> ZooKeeperBackend::first_nodes(std::vector<std::string>& names,
-                                                                  Snapshot& read,
-                                                                  const CallOptions& call_options) {
-  while (true) {
-    try {
-      return nodes(names, read, call_options);
-    } catch (const AnswersTooLarge&) {
-      if (names.size() <= 1) throw;
-      names.resize(names.size() / 2);
-    }
-  }
 }
 
 Snapshot ZooKeeperBackend::snapshot_from(const std::string& record, const Node& node,
@@ -190,14 +178,12 @@ Snapshot ZooKeeperBackend::snapshot_from(const std::string& record, const Node& 
 
 Snapshot ZooKeeperBackend::read(const std::string& name, const std::string& channel,
                                 const CallOptions& call_options) {
+  Snapshot seen;
+  const auto found = nodes({name}, seen, call_options);
   if (!channel.empty()) {
     Listened& listened = channels_[channel];
     if (listened.name != name) listened = {name, path_of(name)};
-  }
-  Snapshot seen;
-  const auto found = nodes({name}, seen, call_options);
-  if (!channel.empty() && !channels_[channel].by_child) {
-    channels_[channel].mzxid = found.front().data.mzxid;
+    if (!listened.by_child) listened.mzxid = found.front().data.mzxid;
   }
   seen = snapshot_from(name, found.front(), std::move(seen));
   // The child may exist from before the client turned to another record.
@@ -332,8 +318,9 @@ std::variant<std::string, Wake::Reason> ZooKeeperBackend::next_message(const std
   }
 }
 
-ZooKeeperBackend::Names ZooKeeperBackend::names(const std::string& prefix, const std::string& after,
-                                                std::size_t most, const CallOptions& call_options) {
+std::vector<std::string> ZooKeeperBackend::names(const std::string& prefix,
+                                                 const std::string& after,
+                                                 const CallOptions& call_options) {
   Deadline sent{};
   // The server may lag behind the leader, but not behind a write that it has passed on itself.
   const std::vector<ZooKeeperRequest> requests{{Kind::set, directory_ + "/clock"},
@@ -342,28 +329,26 @@ ZooKeeperBackend::Names ZooKeeperBackend::names(const std::string& prefix, const
   if (!reply.ok() && reply.code != ZNONODE) {
     client_.refuse(reply.code, "list the nodes below " + escaped(directory_));
   }
-  std::set<std::string> first;
-  std::size_t count = 0;
+  std::vector<std::string> all;
   for (const std::string& child : reply.children) {
     std::string record = prefix_ + percent_decoded(child);
-    if (!record.starts_with(prefix) || record <= after) continue;
-    ++count;
-    first.insert(std::move(record));
-    if (first.size() > most) first.erase(std::prev(first.end()));
+    if (record.starts_with(prefix) && record > after) all.push_back(std::move(record));
   }
-  return {{first.begin(), first.end()}, count};
+  std::sort(all.begin(), all.end());
+  return all;
 }
 
 RecordPage ZooKeeperBackend::list(const std::string& prefix, const std::string& after,
                                   const CallOptions& call_options) {
   RecordPage page;
-  auto [wanted, all] = names(prefix, after, page_size, call_options);
-  const auto found = first_nodes(wanted, page.read, call_options);
-  page.last = wanted.size() == all;
+  auto wanted = names(prefix, after, call_options);
+  page.last = wanted.size() <= page_size;
+  if (!page.last) wanted.resize(page_size);
+  const auto found = nodes(wanted, page.read, call_options);
   page.read.alive.emplace();
   for (std::size_t i = 0; i < found.size(); ++i) {
     // Foreign nodes are reported only to a reader of that name.
-    if (!found[i].is_there() || !has_prefix_of_ours(found[i].data.data)) continue;
+    if (!found[i].is_there() || !found[i].data.data.starts_with(first_word_of_value)) continue;
     const Snapshot seen = snapshot_from(wanted[i], found[i], page.read);
     page.read.alive->insert(seen.alive->begin(), seen.alive->end());
     page.read.holding.insert(seen.holding.begin(), seen.holding.end());
@@ -373,14 +358,15 @@ RecordPage ZooKeeperBackend::list(const std::string& prefix, const std::string& 
 }
 
 std::int64_t ZooKeeperBackend::count(const std::string& prefix, const CallOptions& call_options) {
-  return static_cast<std::int64_t>(names(prefix, "", 0, call_options).count);
+  return static_cast<std::int64_t>(names(prefix, "", call_options).size());
 }
 
 void ZooKeeperBackend::sweep(const std::string& prefix, const std::string& after,
                              const CallOptions& call_options) {
-  auto wanted = names(prefix, after, records_per_sweep, call_options).first;
+  auto wanted = names(prefix, after, call_options);
+  wanted.resize(std::min(wanted.size(), records_per_sweep));
   Snapshot read;
-  const auto found = first_nodes(wanted, read, call_options);
+  const auto found = nodes(wanted, read, call_options);
   for (std::size_t i = 0; i < found.size(); ++i) {
     std::string_view value = found[i].data.data;
     const auto ends = found[i].is_there() ? take_end(value) : std::nullopt;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -10,6 +11,15 @@
 
 namespace dlock {
 
+/// The session timeout of a client that asks for no lease.
+constexpr milliseconds usual_session{30'000};
+
+/// The session timeout for leases of `ttl`. The holds of a killed process should end with its
+/// lease, but the library needs some time to notice that a server does not answer.
+constexpr milliseconds session_for(milliseconds ttl) {
+  return std::clamp(ttl, milliseconds(4000), milliseconds(60'000));
+}
+
 /// Stores records as ZooKeeper nodes below one directory. Multi-requests replace them after a check
 /// of their version and their incarnation, because a node that is removed and created again starts
 /// at version 0. Leases follow the leader's clock, which each read obtains by a write to one node.
@@ -17,8 +27,9 @@ namespace dlock {
 /// messages for it. A hold lasts as long as that child, even if the clock says otherwise.
 class ZooKeeperBackend final : public CasBackend {
  public:
-  /// Records are children of `chroot`/`prefix`; their names begin with `prefix`. `chroot` is empty
-  /// or begins with a slash.
+  /// Does not connect yet. Records are children of `chroot`/`prefix`; their names begin with
+  /// `prefix`. `chroot` is empty or begins with a slash; `shown` is the URL for messages; `session`
+  /// is how long sessions outlive their last request.
   ZooKeeperBackend(std::vector<Endpoint> servers, std::string shown, std::string chroot,
                    std::string prefix, milliseconds session);
 
@@ -41,6 +52,7 @@ class ZooKeeperBackend final : public CasBackend {
   /// The servers accept at most 1 MB (jute.maxbuffer); this leaves room for the rest of a request.
   std::size_t largest_record() const override { return 1'000'000; }
   void close() override { client_.close(); }
+  milliseconds granted_session() const { return client_.granted_session(); }
   std::string name() const override { return client_.name(); }
 
  private:
@@ -52,22 +64,14 @@ class ZooKeeperBackend final : public CasBackend {
   };
   /// A node and its children, read by two requests.
   struct Node;
-  struct Names {
-    std::vector<std::string> first;
-    std::size_t count = 0;  ///< of all
-  };
 
   std::string path_of(const std::string& name) const;
   std::string own_child(const std::string& name) const;
-  /// Lists the first `most` records below `prefix` and after `after`, in their order.
-  Names names(const std::string& prefix, const std::string& after, std::size_t most,
-              const CallOptions& call_options);
-  std::vector<ZooKeeperReply> read_whole(const std::vector<ZooKeeperRequest>& requests,
-                                         Deadline& sent, const CallOptions& call_options);
+  /// Lists the records below `prefix` and after `after`, in their order.
+  std::vector<std::string> names(const std::string& prefix, const std::string& after,
+                                 const CallOptions& call_options);
   std::vector<Node> nodes(const std::vector<std::string>& names, Snapshot& read,
                           const CallOptions& call_options);
-  std::vector<Node> first_nodes(std::vector<std::string>& names, Snapshot& read,
-                                const CallOptions& call_options);
   void listen_to_child(const std::string& name);
   void make_directory(const CallOptions& call_options);
   Snapshot snapshot_from(const std::string& name, const Node& node, Snapshot seen);

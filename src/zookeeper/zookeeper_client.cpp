@@ -8,13 +8,16 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <memory>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "base/wait.hpp"
+#include "net/resolve.hpp"
 #include "zookeeper/libzookeeper.hpp"
-#include "zookeeper/zookeeper_callbacks.hpp"
 
 namespace dlock {
 namespace {
@@ -34,20 +37,129 @@ constexpr milliseconds longest_try{2000};
 /// How often each server may refuse a session before the client gives it up.
 constexpr int most_refusals = 3;
 
-Id whom(bool login) {
-  static std::array<char, 6> world{"world"};
-  static std::array<char, 7> anyone{"anyone"};
-  static std::array<char, 5> auth{"auth"};
-  static std::array<char, 1> nobody{""};
-  return login ? Id{auth.data(), nobody.data()} : Id{world.data(), anyone.data()};
-}
+/// The limit for a repeated lookup: if the resolver is silent, the old addresses may still be
+/// right.
+constexpr milliseconds longest_look_up{2000};
+constexpr milliseconds pause_between_look_ups{1000};
 
 /// The rights on a node: for the user who made it, or for everybody.
 struct Rights {
   explicit Rights(bool login) : entry{all_rights, whom(login)}, list{1, &entry} {}
+  static Id whom(bool login) {
+    static char world[] = "world", anyone[] = "anyone", auth[] = "auth", nobody[] = "";
+    return login ? Id{auth, nobody} : Id{world, anyone};
+  }
   ACL entry;
   ACL_vector list;
 };
+
+/// The replies that a caller awaits.
+struct Batch {
+  std::vector<ZooKeeperReply> replies;
+  std::size_t pending = 0;
+};
+
+/// The reply to a request, which the library owns until it calls back: that may be after the caller
+/// has given up.
+struct Slot {
+  std::shared_ptr<Batch> batch;
+  std::size_t index = 0;
+  std::vector<zoo_op_result_t> results{};  ///< of a multi-request
+};
+
+/// Stores a reply and deletes its slot.
+void finish(const void* data, int code, const Stat* stat = nullptr, std::string_view value = {},
+            const String_vector* children = nullptr) {
+  const std::unique_ptr<const Slot> slot(static_cast<const Slot*>(data));
+  --slot->batch->pending;
+  ZooKeeperReply& reply = slot->batch->replies[slot->index];
+  reply.code = code;
+  reply.data = value;
+  if (children != nullptr) {
+    reply.children.assign(children->data, children->data + children->count);
+  }
+  if (stat == nullptr) return;
+  reply.czxid = stat->czxid;
+  reply.mzxid = stat->mzxid;
+  reply.mtime_ms = stat->mtime;
+  reply.version = stat->version;
+}
+
+// The library calls these with the reply to a request.
+
+void done(int code, const void* data) { finish(data, code); }
+
+void got_stat(int code, const Stat* stat, const void* data) { finish(data, code, stat); }
+
+void got_data(int code, const char* value, int length, const Stat* stat, const void* data) {
+  const bool has_value = value != nullptr && length > 0;
+  finish(data, code, stat,
+         has_value ? std::string_view(value, static_cast<std::size_t>(length)) : "");
+}
+
+void got_names(int code, const String_vector* names, const Stat* stat, const void* data) {
+  finish(data, code, stat, "", code == ZOK ? names : nullptr);
+}
+
+/// The library calls it when a watched path has changed; `changed`: the set of those.
+void note_change(zhandle_t*, int type, int, const char* path, void* changed) {
+  constexpr int session_event = -1;
+  if (type == session_event || changed == nullptr) return;
+  static_cast<std::set<std::string>*>(changed)->insert(path);
+}
+
+zoo_op_t operation_of(const ZooKeeperChange& change, const Rights& rights) {
+  const LibZooKeeper& lib = libzookeeper();
+  const char* const path = change.path.c_str();
+  const auto length = static_cast<int>(change.data.size());
+  zoo_op_t operation{};
+  switch (change.kind) {
+    case ZooKeeperChange::Kind::check:
+      lib.zoo_check_op_init(&operation, path, change.version);
+      break;
+    case ZooKeeperChange::Kind::create:
+    case ZooKeeperChange::Kind::create_ephemeral: {
+      const bool ephemeral = change.kind == ZooKeeperChange::Kind::create_ephemeral;
+      lib.zoo_create_op_init(&operation, path, change.data.data(), length, &rights.list,
+                             ephemeral ? ephemeral_node : 0, nullptr, 0);
+      break;
+    }
+    case ZooKeeperChange::Kind::set:
+      lib.zoo_set_op_init(&operation, path, change.data.data(), length, change.version, nullptr);
+      break;
+    case ZooKeeperChange::Kind::remove:
+      lib.zoo_delete_op_init(&operation, path, change.version);
+      break;
+  }
+  return operation;
+}
+
+/// Passes a request to the library; returns its code.
+int submit(zhandle_t* handle, const ZooKeeperRequest& request, const Rights& rights,
+           std::set<std::string>& changed, Slot& slot) {
+  const LibZooKeeper& lib = libzookeeper();
+  const char* const path = request.path.c_str();
+  const auto length = static_cast<int>(request.data.size());
+  switch (request.kind) {
+    case ZooKeeperRequest::Kind::get:
+      return lib.zoo_awget(handle, path, nullptr, nullptr, got_data, &slot);
+    case ZooKeeperRequest::Kind::get_and_watch:
+      return lib.zoo_awget(handle, path, note_change, &changed, got_data, &slot);
+    case ZooKeeperRequest::Kind::get_children:
+      return lib.zoo_aget_children2(handle, path, 0, got_names, &slot);
+    case ZooKeeperRequest::Kind::set:
+      return lib.zoo_aset(handle, path, request.data.data(), length, -1, got_stat, &slot);
+    case ZooKeeperRequest::Kind::multi:
+      break;
+  }
+  std::vector<zoo_op_t> operations;
+  for (const ZooKeeperChange& change : request.changes) {
+    operations.push_back(operation_of(change, rights));
+  }
+  slot.results.resize(operations.size());
+  return lib.zoo_amulti(handle, static_cast<int>(operations.size()), operations.data(),
+                        slot.results.data(), done, &slot);
+}
 
 }  // namespace
 
@@ -60,9 +172,8 @@ ZooKeeperClient::ZooKeeperClient(std::vector<Endpoint> servers, std::string show
                                  milliseconds session)
     : servers_(std::move(servers)),
       shown_(std::move(shown)),
-      addresses_(servers_, shown_),
-      session_(session),
-      watches_(std::make_shared<ZooKeeperWatches>()) {}
+      addresses_(servers_.size()),
+      session_(session) {}
 
 ZooKeeperClient::~ZooKeeperClient() { close(); }
 
@@ -70,7 +181,7 @@ void ZooKeeperClient::close() {
   if (handle_ == nullptr) return;
   libzookeeper().zookeeper_close(std::exchange(handle_, nullptr));
   fd_ = -1;
-  watches_->changed.clear();
+  changed_.clear();
 }
 
 int ZooKeeperClient::state() const {
@@ -91,11 +202,42 @@ milliseconds ZooKeeperClient::granted_session() const {
   return is_open() ? milliseconds(libzookeeper().zoo_recv_timeout(handle_)) : milliseconds(0);
 }
 
-/// Continues the session at the servers' new addresses. The library ignores a list that has the
-/// same hosts as its own and differs only in ports: such a move is not followed.
+void ZooKeeperClient::look_up(const CallOptions& call_options) {
+  std::optional<Error> trouble;
+  bool any = false;
+  for (std::size_t i = 0; i < servers_.size(); ++i) {
+    try {
+      std::set<std::string> found;
+      for (const std::string& address :
+           resolve_in_digits(servers_[i].host, share_of(call_options, servers_.size() - i))) {
+        found.insert(address_of(address, std::to_string(servers_[i].port)));
+      }
+      addresses_[i] = std::move(found);
+      any = true;
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::interrupted) throw;
+      trouble = error.reworded(shown_ + ": " + error.what());
+    }
+  }
+  looked_up_ = BootClock::now();
+  if (!any && trouble) throw Error(*trouble);
+  all_addresses_.clear();
+  for (const auto& found : addresses_) all_addresses_.insert(found.begin(), found.end());
+}
+
+/// Looks the servers up again, at most once a second, and continues the session where they are now.
+/// The library ignores a list that has the same hosts as its own and differs only in ports: such a
+/// move is not followed.
 void ZooKeeperClient::follow_servers(const CallOptions& call_options) {
-  if (!addresses_.look_up_again(call_options)) return;
-  libzookeeper().zoo_set_servers(handle_, addresses_.list().c_str());
+  if (BootClock::now() < later(looked_up_, pause_between_look_ups)) return;
+  const auto before = all_addresses_;
+  try {
+    look_up(at_most(longest_look_up, share_of(call_options, 2)));
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::interrupted) throw;
+  }
+  if (all_addresses_ == before) return;
+  libzookeeper().zoo_set_servers(handle_, joined(all_addresses_, ",").c_str());
   fd_ = -1;  // maybe closed: another file may have the number by now
   failed_connects_ = 0;
 }
@@ -107,11 +249,12 @@ void ZooKeeperClient::open(const CallOptions& call_options) {
     const Endpoint& server = servers_.front();
     login = *server.user + ":" + (server.password ? server.password->text(call_options) : "");
   }
-  addresses_.look_up(call_options);
-  handle_ = libzookeeper().zookeeper_init(addresses_.list().c_str(), ZooKeeperWatches::call,
+  look_up(call_options);
+  handle_ = libzookeeper().zookeeper_init(joined(all_addresses_, ",").c_str(), note_change,
                                           static_cast<int>(session_.count()), nullptr, nullptr, 0);
   if (handle_ == nullptr) throw_errno("cannot use libzookeeper");
-  counted_ = reached_ = false;
+  ++sessions_;
+  reached_ = false;
   failed_connects_ = refusals_ = 0;
   if (login.empty()) return;
   libzookeeper().zoo_add_auth(handle_, "digest", login.data(), static_cast<int>(login.size()),
@@ -163,10 +306,7 @@ bool ZooKeeperClient::step(Deadline until, const CallOptions& call_options) {
       fd_ = -1;  // closed: the number may be another's by now
     }
   }
-  if (is_open()) {
-    refusals_ = 0;
-    if (!std::exchange(counted_, true)) ++sessions_;
-  }
+  if (is_open()) refusals_ = 0;
   return ready != 0 || BootClock::now() < until;
 }
 
@@ -175,6 +315,7 @@ void ZooKeeperClient::connect(const CallOptions& call_options) {
   if (is_open()) return;
   if (std::exchange(gave_up_, false)) follow_servers(call_options);
   Deadline next_server = later(BootClock::now(), longest_try);
+  const auto count = [this] { return static_cast<int>(all_addresses_.size()); };
   failed_connects_ = 0;
   bool closes = false;
   while (!is_open()) {
@@ -182,10 +323,10 @@ void ZooKeeperClient::connect(const CallOptions& call_options) {
     if (is_open()) return;
     closes = closes || refusals_ > 0;
     // A server that has lost its data takes no client that has seen more than it has.
-    const bool is_refused = refusals_ > most_refusals * addresses_.count();
+    const bool is_refused = refusals_ > most_refusals * count();
     if (state() == expired_state || is_refused) open(call_options);
-    if (failed_connects_ >= addresses_.count()) follow_servers(call_options);
-    const bool none_there = !reached_ && !closes && failed_connects_ > addresses_.count();
+    if (failed_connects_ >= count()) follow_servers(call_options);
+    const bool none_there = !reached_ && !closes && failed_connects_ > count();
     if (none_there) throw_unavailable(shown_ + ": cannot connect: is it running?");
     if (BootClock::now() >= call_options.deadline) {
       gave_up_ = true;
@@ -203,102 +344,24 @@ void ZooKeeperClient::connect(const CallOptions& call_options) {
   }
 }
 
-void ZooKeeperClient::submit_multi(const ZooKeeperRequest& request,
-                                   const std::shared_ptr<ZooKeeperBatch>& batch,
-                                   std::size_t index) {
-  const LibZooKeeper& lib = libzookeeper();
-  const Rights rights(has_login());
-  std::vector<zoo_op_t> changes(request.changes.size());
-  batch->results.resize(request.changes.size());
-  for (std::size_t i = 0; i < changes.size(); ++i) {
-    const ZooKeeperChange& change = request.changes[i];
-    const auto length = static_cast<int>(change.data.size());
-    zoo_op_t* const to = &changes[i];
-    switch (change.kind) {
-      case ZooKeeperChange::Kind::check:
-        lib.zoo_check_op_init(to, change.path.c_str(), change.version);
-        break;
-      case ZooKeeperChange::Kind::create:
-      case ZooKeeperChange::Kind::create_ephemeral: {
-        const bool ephemeral = change.kind == ZooKeeperChange::Kind::create_ephemeral;
-        lib.zoo_create_op_init(to, change.path.c_str(), change.data.data(), length, &rights.list,
-                               ephemeral ? ephemeral_node : 0, nullptr, 0);
-        break;
-      }
-      case ZooKeeperChange::Kind::set:
-        lib.zoo_set_op_init(to, change.path.c_str(), change.data.data(), length, change.version,
-                            nullptr);
-        break;
-      case ZooKeeperChange::Kind::remove:
-        lib.zoo_delete_op_init(to, change.path.c_str(), change.version);
-        break;
-    }
-  }
-  auto slot = std::make_unique<ZooKeeperBatch::Slot>(ZooKeeperBatch::Slot{batch, index});
-  const int code = lib.zoo_amulti(handle_, static_cast<int>(changes.size()), changes.data(),
-                                  batch->results.data(), ZooKeeperBatch::done_all, slot.get());
-  if (code != ZOK) {
-    ZooKeeperBatch::done(code, slot.release());
-    return;
-  }
-  static_cast<void>(slot.release());  // the library owns it until it calls back
-}
-
-void ZooKeeperClient::submit(const ZooKeeperRequest& request,
-                             const std::shared_ptr<ZooKeeperBatch>& batch, std::size_t index) {
-  using Kind = ZooKeeperRequest::Kind;
-  if (request.kind == Kind::multi) return submit_multi(request, batch, index);
-  const LibZooKeeper& lib = libzookeeper();
-  const char* const path = request.path.c_str();
-  const auto length = static_cast<int>(request.data.size());
-  const Rights rights(has_login());
-  auto slot = std::make_unique<ZooKeeperBatch::Slot>(ZooKeeperBatch::Slot{batch, index});
-  int code = ZOK;
-  switch (request.kind) {
-    case Kind::get:
-      code = lib.zoo_aget(handle_, path, 0, ZooKeeperBatch::got_data, slot.get());
-      break;
-    case Kind::get_and_watch:
-      code = lib.zoo_awget(handle_, path, ZooKeeperWatches::call, watches_.get(),
-                           ZooKeeperBatch::got_data, slot.get());
-      break;
-    case Kind::get_children:
-      code = lib.zoo_aget_children2(handle_, path, 0, ZooKeeperBatch::got_names, slot.get());
-      break;
-    case Kind::set:
-      code = lib.zoo_aset(handle_, path, request.data.data(), length, -1, ZooKeeperBatch::got_stat,
-                          slot.get());
-      break;
-    case Kind::create:
-      code = lib.zoo_acreate(handle_, path, request.data.data(), length, &rights.list, 0,
-                             ZooKeeperBatch::created, slot.get());
-      break;
-    case Kind::multi:
-      break;
-  }
-  if (code != ZOK) {
-    ZooKeeperBatch::done(code, slot.release());
-    return;
-  }
-  static_cast<void>(slot.release());  // the library owns it until it calls back
-}
-
 std::vector<ZooKeeperReply> ZooKeeperClient::ask(const std::vector<ZooKeeperRequest>& requests,
                                                  const CallOptions& call_options) {
   connect(call_options);
-  const auto batch = std::make_shared<ZooKeeperBatch>();
+  const auto batch = std::make_shared<Batch>();
   batch->pending = requests.size();
-  batch->replies.resize(requests.size(), ZooKeeperReply::of(ZCONNECTIONLOSS));
-  for (std::size_t i = 0; i < requests.size(); ++i) submit(requests[i], batch, i);
+  batch->replies.resize(requests.size(), ZooKeeperReply{ZCONNECTIONLOSS});
+  const Rights rights(has_login());
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    auto slot = std::make_unique<Slot>(Slot{batch, i});
+    const int code = submit(handle_, requests[i], rights, changed_, *slot);
+    const Slot* const of_the_library = slot.release();
+    if (code != ZOK) finish(of_the_library, code);
+  }
   const Deadline given_up = later(BootClock::now(), longest_try);
   bool told = false;
   while (batch->pending > 0 && is_open()) {
     const bool in_time = step(std::min(given_up, call_options.deadline), call_options);
     if (!std::exchange(told, true) && call_options.sent != nullptr) call_options.sent->raise();
-    if (batch->is_too_large()) {
-      drop_connection();
-      throw AnswersTooLarge(ErrorKind::unavailable, shown_ + ": it sent more than dlock takes");
-    }
     if (batch->pending == 0) break;
     if (BootClock::now() >= call_options.deadline) {
       // The pending requests would be answered to nobody, and delay what comes after them.
@@ -329,8 +392,8 @@ void ZooKeeperClient::refuse_lost() const {
 }
 
 bool ZooKeeperClient::await_change(const std::string& path, Deadline until, int cancel_fd) {
-  while (watches_->changed.erase(path) == 0) {
-    if (!is_open()) throw_unavailable(shown_ + ": the connection was lost");
+  while (changed_.erase(path) == 0) {
+    if (!is_open()) refuse_lost();
     if (BootClock::now() >= until) return false;
     step(until, {until, cancel_fd});
   }

@@ -1,41 +1,28 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
 #include <set>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "base/endpoint.hpp"
 #include "base/error.hpp"
 #include "base/wait.hpp"
-#include "zookeeper/zookeeper_addresses.hpp"
 
 struct _zhandle;
 
 namespace dlock {
 
-struct ZooKeeperBatch;
-struct ZooKeeperWatches;
-
 /// The reply to a request on a node.
 struct ZooKeeperReply {
   int code = 0;  ///< one of zookeeper.h's ZOO_ERRORS
-  std::string data;
-  std::vector<std::string> children;
+  std::string data{};
+  std::vector<std::string> children{};
   std::int64_t czxid = 0;     ///< of the change that created the node
   std::int64_t mzxid = 0;     ///< of the last change of the node's data
   std::int64_t mtime_ms = 0;  ///< the time of that change, by the leader's clock
   std::int32_t version = 0;   ///< of the data: how often it was changed since the creation
   bool ok() const { return code == 0; }
-  static ZooKeeperReply of(int code) {
-    ZooKeeperReply reply;
-    reply.code = code;
-    return reply;
-  }
 };
 
 /// One of several changes that are applied all or not at all.
@@ -47,21 +34,13 @@ struct ZooKeeperChange {
   std::int32_t version = -1;  ///< that check, set and remove require; -1: any
 };
 
-/// A request; all but `create` and `multi` reply with the node's times, `get_children` with names,
-/// too.
+/// A request; all but `multi` reply with the node's times, `get_children` with names, too.
 struct ZooKeeperRequest {
-  enum class Kind { get, get_and_watch, get_children, set, create, multi };
+  enum class Kind { get, get_and_watch, get_children, set, multi };
   Kind kind = Kind::get;
   std::string path{};
   std::string data{};
   std::vector<ZooKeeperChange> changes{};  ///< of `multi`
-};
-
-/// Error{unavailable}: the replies to requests that were sent at once have more bytes than dlock
-/// accepts.
-class AnswersTooLarge final : public Error {
- public:
-  using Error::Error;
 };
 
 /// A session with the servers of one ZooKeeper, over the single-threaded client library. The first
@@ -80,7 +59,7 @@ class ZooKeeperClient {
 
   /// Sends all requests at once; the server executes them in this order. A reply that was lost with
   /// the connection has a code that is_lost() knows. Throws Error{unavailable} at the deadline,
-  /// AnswersTooLarge, Error{interrupted}.
+  /// Error{interrupted}.
   std::vector<ZooKeeperReply> ask(const std::vector<ZooKeeperRequest>& requests,
                                   const CallOptions& call_options);
 
@@ -99,7 +78,7 @@ class ZooKeeperClient {
   bool is_open() const;
   /// The id of the session; empty if there is none.
   std::string session_id() const;
-  /// How many sessions there have been.
+  /// How many sessions have been opened.
   int session_count() const { return sessions_; }
   /// The session timeout that the server granted.
   milliseconds granted_session() const;
@@ -114,30 +93,31 @@ class ZooKeeperClient {
   [[noreturn]] void refuse(int code, const std::string& doing) const;
 
  private:
+  /// Resolves the servers' names, because libzookeeper would wait for the resolver without limit. A
+  /// server that is not found keeps its addresses; throws the last error if none is found.
+  void look_up(const CallOptions& call_options);
   void open(const CallOptions& call_options);
   void follow_servers(const CallOptions& call_options);
   /// Lets the library work until something happens, or `until`. False: `until` has passed.
   bool step(Deadline until, const CallOptions& call_options);
-  void submit(const ZooKeeperRequest& request, const std::shared_ptr<ZooKeeperBatch>& batch,
-              std::size_t index);
-  void submit_multi(const ZooKeeperRequest& request, const std::shared_ptr<ZooKeeperBatch>& batch,
-                    std::size_t index);
   void drop_connection();
   int state() const;
 
   std::vector<Endpoint> servers_;
   std::string shown_;
-  ZooKeeperAddresses addresses_;
+  std::vector<std::set<std::string>> addresses_;  ///< of each server: `ADDRESS:PORT`
+  /// All of them for libzookeeper, in an order that does not depend on the resolver.
+  std::set<std::string> all_addresses_;
+  Deadline looked_up_{};
   milliseconds session_;
   _zhandle* handle_ = nullptr;
   int fd_ = -1;  ///< the library's socket
   int sessions_ = 0;
-  bool counted_ = false;  ///< whether the session of this handle was
   int failed_connects_ = 0;
-  int refusals_ = 0;      ///< connections without a session, since the last session
-  bool gave_up_ = false;  ///< the last connect() ran out of time
-  bool reached_ = false;  ///< a server has taken a connection
-  std::shared_ptr<ZooKeeperWatches> watches_;
+  int refusals_ = 0;               ///< connections without a session, since the last session
+  bool gave_up_ = false;           ///< the last connect() ran out of time
+  bool reached_ = false;           ///< a server has taken a connection
+  std::set<std::string> changed_;  ///< the watched paths that have changed
 };
 
 /// Whether a request got no reply, so that its change may have been applied.

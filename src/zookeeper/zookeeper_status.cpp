@@ -11,15 +11,6 @@ constexpr std::string_view version_line = "Zookeeper version: ";
 constexpr std::string_view mode_line = "Mode: ";
 constexpr std::size_t longest_answer = 4096;
 
-/// Reads until the server closes the connection, which it does after the answer.
-std::string answer_of(Socket& socket, const CallOptions& call_options) {
-  std::string answer;
-  while (!socket.at_end() && answer.size() < longest_answer) {
-    answer += socket.receive(call_options, "no answer in time");
-  }
-  return answer;
-}
-
 }  // namespace
 
 ZooKeeperServerStatus ask_server(const Endpoint& endpoint, const CallOptions& call_options) {
@@ -30,7 +21,11 @@ ZooKeeperServerStatus ask_server(const Endpoint& endpoint, const CallOptions& ca
     std::string request = "srvr";
     while (!request.empty() && socket.send(request, call_options)) {
     }
-    const std::string answer = answer_of(socket, call_options);
+    std::string answer;
+    // The server closes the connection after its answer.
+    while (!socket.at_end() && answer.size() < longest_answer) {
+      answer += socket.receive(call_options, "no answer in time");
+    }
     server.answered_in = BootClock::now() - begun;
     std::string_view rest = answer;
     while (!rest.empty()) {
@@ -55,12 +50,9 @@ ZooKeeperStatus ask_zookeeper(const std::vector<Endpoint>& servers, const std::s
                               milliseconds session, const CallOptions& call_options) {
   ZooKeeperStatus status;
   try {
-    ZooKeeperClient client(servers, shown, session);
-    client.connect(call_options);
-    status.session = client.granted_session();
-    client.close();
     ZooKeeperBackend backend(servers, shown, chroot, prefix, session);
     backend.read(prefix + "k:", "", call_options);
+    status.session = backend.granted_session();
     const Deadline begun = BootClock::now();
     const Snapshot seen = backend.read(prefix + "k:", "", call_options);
     status.round_trip = BootClock::now() - begun;

@@ -11,7 +11,7 @@
 #include "cli/etcd.hpp"
 #include "cli/names.hpp"
 #include "cli/place.hpp"
-#include "etcd/base64.hpp"
+#include "etcd/etcd_json.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
 #include "support/growth.hpp"

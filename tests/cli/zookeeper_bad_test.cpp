@@ -19,6 +19,10 @@ namespace {
 
 using Kind = ZooKeeperRequest::Kind;
 
+ZooKeeperRequest creation_of(const std::string& path) {
+  return {Kind::multi, "", "", {{ZooKeeperChange::Kind::create, path}}};
+}
+
 Fd listen_at_second_address(int port) {
   Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int on = 1;
@@ -147,7 +151,7 @@ TEST_CASE("zookeeper: a chroot must be there, and what is below it is dlock's al
   CHECK(missing.exit_code == 69);
   CHECK(is_one_message(missing.err));
   CHECK(holds(missing.err, "there is no node /app"));
-  zookeeper.ask({Kind::create, "/app", "", {}});
+  zookeeper.ask(creation_of("/app"));
   CHECK(run_at(zookeeper.url() + "/app").exit_code == 0);
   CHECK(zookeeper.nodes() == std::vector<std::string>{"/app", "/app/dlock", "/app/dlock/clock"});
 }
@@ -177,7 +181,7 @@ TEST_CASE("zookeeper: a record of a newer dlock, or of none, is left alone") {
   if (is_missing<ZooKeeperServers>()) return;
   ZooKeeperServers& zookeeper = one_zookeeper();
   CHECK(run_at(zookeeper.url()).exit_code == 0);
-  zookeeper.ask({Kind::create, "/dlock/k:a", "", {}});
+  zookeeper.ask(creation_of("/dlock/k:a"));
   const auto with_value = [&](const std::string& value) {
     zookeeper.ask({Kind::set, "/dlock/k:a", value, {}});
     const auto result = run_at(zookeeper.url());
@@ -187,7 +191,7 @@ TEST_CASE("zookeeper: a record of a newer dlock, or of none, is left alone") {
   CHECK(with_value("hello") == 65);
   CHECK(with_value("") == 65);
   CHECK(with_value("ends 1\ndlock-record 1\nwhatever\n") == 65);
-  zookeeper.ask({Kind::create, "/dlock/k:a/i-1", "", {}});
+  zookeeper.ask(creation_of("/dlock/k:a/i-1"));
   CHECK(with_value("ends 1\ndlock-record 2\nwhatever\n") == 65);
   CHECK(dlock_at(zookeeper.url(), {"inspect"}).exit_code == 0);
   CHECK(zookeeper.ask({Kind::get, "/dlock/k:a", "", {}}).data ==

@@ -7,8 +7,8 @@
 
 #include "cas/cas_store.hpp"
 #include "contract/engines.hpp"
-#include "etcd/base64.hpp"
 #include "etcd/etcd_backend.hpp"
+#include "etcd/etcd_json.hpp"
 #include "support/etcd_servers.hpp"
 #include "support/eventually.hpp"
 #include "support/fake_server.hpp"
@@ -342,9 +342,9 @@ TEST_CASE("etcd: a holder goes on renewing when the users change, and its token 
   const Claim claim = claim_on("k");
   granted(*store, claim);
   EtcdClient administrator({server}, "etcd");
-  administrator.done(new_user("another"), EtcdClient::Repeat::yes, soon());
+  administrator.done(new_user("another"), soon());
   CHECK(renew(*store, claim));
-  administrator.done(new_user("third"), EtcdClient::Repeat::yes, soon());
+  administrator.done(new_user("third"), soon());
   CHECK(release(*store, claim) == Released::yes);
 }
 

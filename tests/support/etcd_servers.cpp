@@ -5,7 +5,6 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "etcd/base64.hpp"
 #include "etcd/etcd_json.hpp"
 #include "support/eventually.hpp"
 
@@ -96,8 +95,7 @@ std::size_t EtcdServers::leader() {
       if (!members_[i].process || members_[i].stopped) continue;
       try {
         EtcdClient one({endpoint(i)}, "etcd");
-        const json status = one.done({"maintenance/status", json::object()},
-                                     EtcdClient::Repeat::yes, long_enough());
+        const json status = one.done({"maintenance/status", json::object()}, long_enough());
         // Member ids are unsigned 64-bit numbers; the field is absent without a leader.
         if (status.value("leader", "") == status.at("header").value("member_id", "-")) found = i;
       } catch (const Error&) {
@@ -117,7 +115,7 @@ void EtcdServers::await_leader() {
     const bool up = eventually(
         [&] {
           try {
-            one.done({"kv/range", {{"key", to_base64("x")}}}, EtcdClient::Repeat::yes,
+            one.done({"kv/range", {{"key", to_base64("x")}}},
                      {later(BootClock::now(), milliseconds(1000)), -1});
             return true;
           } catch (const Error& error) {
@@ -155,14 +153,13 @@ std::string EtcdServers::url(const std::string& login) const {
 }
 
 json EtcdServers::ask(const std::string& path, const json& fields) {
-  return client_->done({path, fields}, EtcdClient::Repeat::yes, long_enough());
+  return client_->done({path, fields}, long_enough());
 }
 
 void EtcdServers::clear() {
   for (const EtcdEntry& entry : entries()) {
     if (entry.lease == 0) continue;
-    client_->ask({{"lease/revoke", {{"ID", std::to_string(entry.lease)}}}}, EtcdClient::Repeat::yes,
-                 long_enough());
+    client_->ask({{"lease/revoke", {{"ID", std::to_string(entry.lease)}}}}, long_enough());
   }
   const std::string all(1, '\0');
   ask("kv/deleterange", range_fields(all, all));

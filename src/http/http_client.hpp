@@ -1,16 +1,13 @@
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <variant>
 #include <vector>
 
 #include "base/endpoint.hpp"
 #include "base/wait.hpp"
-#include "etcd/libcurl.hpp"
 
 namespace dlock {
 
@@ -22,24 +19,27 @@ struct HttpAddress {
   std::string resolved{};
 };
 
-/// HttpCall::trouble of a call whose answer is too large.
-inline constexpr char too_large_answer[] = "an answer that is too large";
-
-/// One POST and its result.
+/// One POST of JSON and its result.
 struct HttpCall {
+  enum class End {
+    answered,
+    certificate_refused,  ///< by this host or by the server: an administrator must fix that
+    tls_file_unusable,    ///< if it was good before, it is being replaced
+    failed,
+  };
+
   HttpAddress to;
   std::string body;
   bool once = false;          ///< do not send it again if a kept connection ends without an answer
-  long status = 0;            ///< 0: no answer
-  std::string answer{};       ///< its body
+  End end = End::failed;      ///< from here on the result
   std::string trouble{};      ///< why there is no answer, for people
-  CURLcode code = CURLE_OK;   ///< the same for the program
-  bool too_large = false;     ///< the answer is longer than the limit
   bool may_have_come = true;  ///< the server may have received the request
+  long status = 0;            ///< of the answer
+  std::string answer{};       ///< its body
 };
 
-/// Sends POSTs over HTTP/1.1 on kept connections, and reads one endless answer besides. One thread
-/// uses it at a time.
+/// Sends POSTs over HTTP/1.1 on kept connections, by libcurl, and reads one endless answer besides.
+/// One thread uses it at a time.
 class HttpClient {
  public:
   explicit HttpClient(std::optional<TlsSettings> tls);
@@ -52,8 +52,9 @@ class HttpClient {
   void set_authorization(const std::string& value);
 
   /// Sends all at once, each on a connection of its own, and returns when none is under way. Those
-  /// without an answer at the deadline say so; one that has more than 2 MiB is too large. Throws
-  /// Error{interrupted}, and {usage} about files that the settings of TLS name.
+  /// without an answer at the deadline say so; one that has more than 16 MiB is too large. Throws
+  /// Error{interrupted}, {usage} about files that the settings of TLS name, and {host_refused}
+  /// without libcurl.
   void post(std::vector<HttpCall>& calls, const CallOptions& call_options);
 
   /// Opens a stream of lines in place of the previous one.
@@ -70,21 +71,14 @@ class HttpClient {
  private:
   struct Transfer;
 
-  /// `time` is the longest time to connect.
-  std::unique_ptr<Transfer> begin(const HttpAddress& to, std::string body, bool once,
-                                  milliseconds time);
-  void encrypt(CURL* handle);
-  void end(std::unique_ptr<Transfer>& transfer);
-  /// Lets libcurl work; returns true if a transfer has ended.
-  bool work();
+  /// Lets libcurl work on all transfers.
+  void work();
   /// Waits for the network; returns false if `cancel_fd` interrupts.
   bool wait(Deadline until, int cancel_fd);
-  CURLM* multi();
 
   std::optional<TlsSettings> tls_;
-  bool files_checked_ = false;  ///< the files in tls_
-  CurlMultiPtr multi_;
-  CurlListPtr headers_;
+  bool files_checked_ = false;   ///< the files in tls_
+  std::shared_ptr<void> multi_;  ///< libcurl's handle of all connections
   std::string authorization_;
   std::vector<Transfer*> under_way_;
   std::unique_ptr<Transfer> stream_;

@@ -1,0 +1,366 @@
+#include "http/http_client.hpp"
+
+#include <fcntl.h>
+
+// libcurl's type checks are macros that call functions by name; its handles are types, not void.
+#define CURL_DISABLE_TYPECHECK
+#define CURL_STRICTER
+#include <curl/curl.h>
+
+#include <algorithm>
+#include <deque>
+#include <filesystem>
+#include <new>
+#include <set>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/shared_library.hpp"
+#include "base/text.hpp"
+#include "net/tls_files.hpp"
+
+// libcurl's header defines these as macros, to check arguments.
+#undef curl_easy_setopt
+#undef curl_easy_getinfo
+
+// This list is used twice: for the members of LibCurl, and to load them.
+#define DLOCK_LIBCURL_FUNCTIONS(EACH) \
+  EACH(curl_easy_cleanup)             \
+  EACH(curl_easy_getinfo)             \
+  EACH(curl_easy_init)                \
+  EACH(curl_easy_setopt)              \
+  EACH(curl_easy_strerror)            \
+  EACH(curl_global_init)              \
+  EACH(curl_multi_add_handle)         \
+  EACH(curl_multi_cleanup)            \
+  EACH(curl_multi_info_read)          \
+  EACH(curl_multi_init)               \
+  EACH(curl_multi_perform)            \
+  EACH(curl_multi_poll)               \
+  EACH(curl_multi_remove_handle)      \
+  EACH(curl_slist_append)             \
+  EACH(curl_slist_free_all)
+
+namespace dlock {
+namespace {
+
+/// A limit for memory: the answer of an engine to one request is far smaller.
+constexpr std::size_t largest_answer = 16u << 20;
+constexpr milliseconds longest_poll{3'600'000};
+constexpr milliseconds longest_poll_of_connect{100};
+/// The limit for a stream, which has no deadline.
+constexpr milliseconds longest_connect{10'000};
+
+/// The functions of libcurl that dlock uses, by their own names.
+struct LibCurl {
+#define DLOCK_LIBCURL_MEMBER(name) decltype(&::name) name;
+  DLOCK_LIBCURL_FUNCTIONS(DLOCK_LIBCURL_MEMBER)
+#undef DLOCK_LIBCURL_MEMBER
+};
+
+LibCurl load_libcurl() {
+  const SharedLibrary library("libcurl.so.4",
+                              "locks over HTTP need libcurl, on Debian the package libcurl4");
+  LibCurl loaded{};
+#define DLOCK_LIBCURL_LOAD(name) library.find(#name, loaded.name);
+  DLOCK_LIBCURL_FUNCTIONS(DLOCK_LIBCURL_LOAD)
+#undef DLOCK_LIBCURL_LOAD
+  if (loaded.curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
+    throw Error(ErrorKind::host_refused, "libcurl cannot be used on this host");
+  }
+  return loaded;
+}
+
+/// Loads libcurl at the first call, because it loads other libraries, which a run on another engine
+/// does not need.
+const LibCurl& libcurl() {
+  static const LibCurl functions = load_libcurl();
+  return functions;
+}
+
+/// Free what libcurl has allocated. From version 8.11 on its handles are pointers to void.
+struct FreeCurl {
+  void operator()(CURL* handle) const { libcurl().curl_easy_cleanup(handle); }
+};
+struct FreeCurlList {
+  void operator()(curl_slist* list) const { libcurl().curl_slist_free_all(list); }
+};
+using CurlPtr = std::unique_ptr<CURL, FreeCurl>;
+using CurlListPtr = std::unique_ptr<curl_slist, FreeCurlList>;
+
+[[noreturn]] void throw_out_of_memory() { throw Error(ErrorKind::host_refused, "out of memory"); }
+
+/// Appends a line; an empty one is left out.
+void append(CurlListPtr& list, const std::string& line) {
+  if (line.empty()) return;
+  curl_slist* const longer = libcurl().curl_slist_append(list.get(), line.c_str());
+  if (longer == nullptr) throw_out_of_memory();
+  static_cast<void>(list.release());
+  list.reset(longer);
+}
+
+/// Without this callback a command would inherit libcurl's sockets.
+int close_on_exec(void*, curl_socket_t fd, curlsocktype) {
+  fcntl(fd, F_SETFD, FD_CLOEXEC);
+  return CURL_SOCKOPT_OK;
+}
+
+/// The descriptors that a command would inherit, in the range of numbers that libraries get.
+std::set<int> inheritable_descriptors() {
+  constexpr int most_looked_at = 256;
+  std::set<int> found;
+  for (int fd = 0; fd < most_looked_at; ++fd) {
+    const int flags = fcntl(fd, F_GETFD);
+    if (flags >= 0 && (flags & FD_CLOEXEC) == 0) found.insert(fd);
+  }
+  return found;
+}
+
+/// A new handle of connections, whose own descriptors a command does not inherit.
+std::shared_ptr<void> new_multi() {
+  const auto of_the_caller = inheritable_descriptors();
+  CURLM* const multi = libcurl().curl_multi_init();
+  if (multi == nullptr) throw_out_of_memory();
+  for (const int fd : inheritable_descriptors()) {
+    if (!of_the_caller.contains(fd)) fcntl(fd, F_SETFD, FD_CLOEXEC);
+  }
+  return {multi, [](void* handle) { libcurl().curl_multi_cleanup(static_cast<CURLM*>(handle)); }};
+}
+
+HttpCall::End end_of(CURLcode code, const std::string& trouble) {
+  const auto has = [&](const char* word) { return trouble.find(word) != std::string::npos; };
+  if (code == CURLE_OK) return HttpCall::End::answered;
+  if (code == CURLE_SSL_CERTPROBLEM || code == CURLE_SSL_CACERT_BADFILE) {
+    return HttpCall::End::tls_file_unusable;
+  }
+  const bool refused_by_server = has("alert") && has("certificate");
+  const bool refused = code == CURLE_PEER_FAILED_VERIFICATION || refused_by_server;
+  return refused ? HttpCall::End::certificate_refused : HttpCall::End::failed;
+}
+
+}  // namespace
+
+/// A request in flight, from construction to destruction. It does not move in memory, because
+/// libcurl points into it.
+struct HttpClient::Transfer {
+  /// `time` is the longest time to connect.
+  Transfer(HttpClient& of, const HttpAddress& to, std::string body_text, bool is_once,
+           milliseconds time);
+  ~Transfer() {
+    libcurl().curl_multi_remove_handle(static_cast<CURLM*>(client.multi_.get()), handle.get());
+    std::erase(client.under_way_, this);
+  }
+  Transfer(const Transfer&) = delete;
+  Transfer& operator=(const Transfer&) = delete;
+
+  template <typename Value>
+  CURLcode set(CURLoption option, Value value) const {
+    return libcurl().curl_easy_setopt(handle.get(), option, value);
+  }
+  void encrypt();
+  void take_result(HttpCall& call);
+
+  /// Called by libcurl with a part of the answer to `transfer`; another result than the part's size
+  /// ends it.
+  static std::size_t receive(char* data, std::size_t size, std::size_t count, void* transfer) {
+    std::string& answer = static_cast<Transfer*>(transfer)->answer;
+    if (answer.size() + size * count > largest_answer) return 0;
+    try {
+      answer.append(data, size * count);
+    } catch (const std::bad_alloc&) {
+      return 0;  // an exception must not pass through libcurl
+    }
+    return size * count;
+  }
+
+  /// Called by libcurl whenever it is about to send the request of `transfer`: after a kept
+  /// connection has ended without an answer, once more on another.
+  static int before_sending(void* transfer, char*, char*, int, int) {
+    auto& of = *static_cast<Transfer*>(transfer);
+    if (of.sent && of.once) return CURL_PREREQFUNC_ABORT;
+    of.sent = true;
+    return CURL_PREREQFUNC_OK;
+  }
+
+  HttpClient& client;
+  CurlPtr handle{libcurl().curl_easy_init()};
+  CurlListPtr headers;
+  CurlListPtr connect_to;
+  CurlListPtr resolved;
+  std::string body;
+  std::string answer;
+  bool once;
+  bool sent = false;  ///< at least in part
+  bool done = false;
+  CURLcode code = CURLE_OPERATION_TIMEDOUT;  ///< until it is done
+  char trouble[CURL_ERROR_SIZE] = "";
+};
+
+HttpClient::Transfer::Transfer(HttpClient& of, const HttpAddress& to, std::string body_text,
+                               bool is_once, milliseconds time)
+    : client(of), body(std::move(body_text)), once(is_once) {
+  if (handle == nullptr) throw_out_of_memory();
+  if (client.multi_ == nullptr) client.multi_ = new_multi();
+  append(headers, "Content-Type: application/json");
+  append(headers, "Expect:");
+  if (!client.authorization_.empty()) append(headers, "Authorization: " + client.authorization_);
+  append(connect_to, to.connect_to);
+  append(resolved, to.resolved);
+  set(CURLOPT_URL, to.url.c_str());
+  set(CURLOPT_CONNECT_TO, connect_to.get());
+  set(CURLOPT_RESOLVE, resolved.get());
+  set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+  set(CURLOPT_HTTPHEADER, headers.get());
+  set(CURLOPT_POSTFIELDSIZE, static_cast<long>(body.size()));
+  set(CURLOPT_POSTFIELDS, body.c_str());
+  set(CURLOPT_WRITEFUNCTION, &Transfer::receive);
+  set(CURLOPT_WRITEDATA, static_cast<void*>(this));
+  set(CURLOPT_PREREQDATA, static_cast<void*>(this));
+  // Before version 7.80 libcurl has no such callback; then any failed request may have been sent.
+  sent = set(CURLOPT_PREREQFUNCTION, &Transfer::before_sending) != CURLE_OK;
+  set(CURLOPT_ERRORBUFFER, trouble);
+  set(CURLOPT_NOSIGNAL, 1L);
+  // libcurl gives a silent address half of this time, and the default is minutes.
+  const auto connect_by = std::clamp(time, milliseconds(1), longest_poll);
+  set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(connect_by.count()));
+  set(CURLOPT_SOCKOPTFUNCTION, &close_on_exec);
+  // No proxy: http_proxy is meant for the web.
+  set(CURLOPT_PROXY, "");
+  // dlock's own sockets have the same limits: a dead stream is noticed within a minute.
+  set(CURLOPT_TCP_KEEPALIVE, 1L);
+  set(CURLOPT_TCP_KEEPIDLE, 15L);
+  set(CURLOPT_TCP_KEEPINTVL, 5L);
+  encrypt();
+  client.under_way_.push_back(this);
+  libcurl().curl_multi_add_handle(static_cast<CURLM*>(client.multi_.get()), handle.get());
+}
+
+void HttpClient::Transfer::encrypt() {
+  if (!client.tls_) return;
+  const TlsSettings& tls = *client.tls_;
+  // libcurl's error names neither a bad file nor its contents, so check the files first.
+  if (!client.files_checked_) client_context(tls);
+  client.files_checked_ = true;
+  std::error_code none;
+  if (!tls.ca.empty()) {
+    const bool folder = std::filesystem::is_directory(tls.ca, none);
+    // A new handle has the system's file and directory, and would trust both.
+    set(CURLOPT_CAPATH, folder ? tls.ca.c_str() : nullptr);
+    set(CURLOPT_CAINFO, folder ? nullptr : tls.ca.c_str());
+    // The file may be replaced while a lock is held; libcurl would cache it for a day.
+    set(CURLOPT_CA_CACHE_TIMEOUT, 0L);
+  }
+  if (tls.certificate.empty()) return;
+  set(CURLOPT_SSLCERT, tls.certificate.c_str());
+  set(CURLOPT_SSLKEY, tls.key.c_str());
+  // If the file now holds an encrypted key, OpenSSL would ask on the terminal.
+  set(CURLOPT_KEYPASSWD, "");
+}
+
+void HttpClient::Transfer::take_result(HttpCall& call) {
+  const std::string said = trouble;
+  call.end = end_of(code, said);
+  call.may_have_come = sent;
+  if (code == CURLE_OK) {
+    call.answer = std::move(answer);
+    libcurl().curl_easy_getinfo(handle.get(), CURLINFO_RESPONSE_CODE, &call.status);
+    return;
+  }
+  call.trouble = code == CURLE_OPERATION_TIMEDOUT    ? "no answer in time"
+                 : code == CURLE_WRITE_ERROR         ? "an answer that is too large"
+                 : code == CURLE_ABORTED_BY_CALLBACK ? "the connection ended before the answer"
+                 : said.empty()                      ? libcurl().curl_easy_strerror(code)
+                                                     : escaped(said);
+}
+
+HttpClient::HttpClient(std::optional<TlsSettings> tls) : tls_(std::move(tls)) {}
+
+HttpClient::~HttpClient() { close(); }
+
+void HttpClient::set_authorization(const std::string& value) {
+  close_stream();
+  authorization_ = value;
+}
+
+void HttpClient::work() {
+  auto* const multi = static_cast<CURLM*>(multi_.get());
+  int running = 0, left = 0;
+  libcurl().curl_multi_perform(multi, &running);
+  while (const CURLMsg* message = libcurl().curl_multi_info_read(multi, &left)) {
+    if (message->msg != CURLMSG_DONE) continue;
+    for (Transfer* transfer : under_way_) {
+      if (transfer->handle.get() != message->easy_handle) continue;
+      transfer->done = true;
+      transfer->code = message->data.result;
+    }
+  }
+}
+
+bool HttpClient::wait(Deadline until, int cancel_fd) {
+  // libcurl does not wake the poll when it should try the host's next address.
+  const bool connects = std::any_of(under_way_.begin(), under_way_.end(),
+                                    [](const Transfer* each) { return !each->sent; });
+  const auto most = std::min(left_until(until), connects ? longest_poll_of_connect : longest_poll);
+  curl_waitfd extra{cancel_fd, CURL_WAIT_POLLIN, 0};
+  libcurl().curl_multi_poll(static_cast<CURLM*>(multi_.get()), &extra, cancel_fd >= 0 ? 1 : 0,
+                            static_cast<int>(most.count()), nullptr);
+  return !readable(cancel_fd);
+}
+
+void HttpClient::post(std::vector<HttpCall>& calls, const CallOptions& call_options) {
+  std::deque<Transfer> transfers;
+  for (const HttpCall& call : calls) {
+    const auto left = left_until(call_options.deadline);
+    transfers.emplace_back(*this, call.to, call.body, call.once, left);
+  }
+  const auto all_done = [&] {
+    return std::all_of(transfers.begin(), transfers.end(),
+                       [](const Transfer& each) { return each.done; });
+  };
+  bool interrupted = false;
+  work();
+  if (call_options.sent != nullptr) call_options.sent->raise();
+  while (!all_done() && !interrupted && BootClock::now() < call_options.deadline) {
+    interrupted = !wait(call_options.deadline, call_options.cancel_fd);
+    work();
+  }
+  for (std::size_t i = 0; i < calls.size(); ++i) transfers[i].take_result(calls[i]);
+  if (interrupted) throw_interrupted();
+}
+
+void HttpClient::open_stream(const HttpAddress& to, const std::string& body) {
+  close_stream();
+  stream_ = std::make_unique<Transfer>(*this, to, body, false, longest_connect);
+}
+
+void HttpClient::close_stream() { stream_.reset(); }
+
+std::variant<std::string, HttpClient::StreamEnd> HttpClient::next_line(Deadline until,
+                                                                       int cancel_fd) {
+  while (true) {
+    if (stream_ == nullptr) return StreamEnd::broken;
+    work();
+    std::string& answer = stream_->answer;
+    if (const auto end = answer.find('\n'); end != std::string::npos) {
+      std::string line = answer.substr(0, end);
+      answer.erase(0, end + 1);
+      return line;
+    }
+    if (stream_->done) {
+      // An error that is the whole answer has no line end.
+      std::string rest = stream_->code == CURLE_OK ? std::move(answer) : "";
+      close_stream();
+      if (rest.empty()) return StreamEnd::broken;
+      return rest;
+    }
+    if (BootClock::now() >= until) return StreamEnd::due;
+    if (!wait(until, cancel_fd)) return StreamEnd::interrupted;
+  }
+}
+
+void HttpClient::close() {
+  close_stream();
+  multi_.reset();
+}
+
+}  // namespace dlock

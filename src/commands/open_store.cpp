@@ -19,9 +19,9 @@
 #include "quorum/quorum_store.hpp"
 #include "quorum/threaded_node_clients.hpp"
 #include "redis/cluster_router.hpp"
+#include "redis/endpoint_resolver.hpp"
 #include "redis/member_server.hpp"
 #include "redis/redis_store.hpp"
-#include "redis/sentinel_resolver.hpp"
 #include "sql/open_database.hpp"
 #include "zookeeper/open_zookeeper.hpp"
 

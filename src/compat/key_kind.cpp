@@ -10,7 +10,7 @@
 #include "compat/lock_driver.hpp"
 #include "lock/store.hpp"
 #include "redis/lock_states.hpp"
-#include "redis/server_error.hpp"
+#include "redis/reply.hpp"
 
 namespace dlock {
 namespace {

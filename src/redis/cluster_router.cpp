@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "redis/server_error.hpp"
+#include "redis/reply.hpp"
 
 namespace dlock {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/endpoint.hpp"
-#include "redis/node_address.hpp"
+#include "redis/endpoint_resolver.hpp"
 #include "redis/redis_client.hpp"
 #include "redis/slot_map.hpp"
 

@@ -11,7 +11,7 @@
 #include "base/text.hpp"
 #include "lock/store.hpp"
 #include "redis/protocol_text.hpp"
-#include "redis/server_error.hpp"
+#include "redis/reply.hpp"
 
 namespace dlock {
 

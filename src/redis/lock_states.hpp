@@ -5,7 +5,6 @@
 
 #include "lock/store.hpp"
 #include "redis/redis_client.hpp"
-#include "redis/redis_transport.hpp"
 
 namespace dlock {
 

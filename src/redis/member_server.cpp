@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "redis/script_answer.hpp"
-#include "redis/server_error.hpp"
+#include "redis/protocol_text.hpp"
+#include "redis/reply.hpp"
 
 namespace dlock {
 namespace {

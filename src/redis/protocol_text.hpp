@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -7,6 +9,7 @@
 
 #include "lock/claim.hpp"
 #include "lock/grant.hpp"
+#include "redis/reply.hpp"
 
 namespace dlock {
 
@@ -79,5 +82,22 @@ Fence server_fence(std::string_view text);
 /// Parse milliseconds and a moment on the server's clock, within the bounds of store.hpp.
 milliseconds server_span(std::string_view text);
 microseconds server_clock(std::string_view text);
+
+/// Read the script's answer item by item. They throw Error{unavailable} if the script gives no such
+/// answer.
+[[noreturn]] void unexpected_answer();
+const Reply& item(const Reply& reply, std::size_t i);
+std::string_view word(const Reply& reply, std::size_t i);
+std::int64_t number(const Reply& reply, std::size_t i);
+milliseconds span(const Reply& reply, std::size_t i);
+
+/// Splits a reply of one line at its blanks into a list of items.
+Reply in_items(Reply reply);
+
+/// The holds in a reply from `first` on; `now` is the server's clock.
+std::vector<Holder> holders_from(const Reply& reply, std::size_t first, std::int64_t now);
+
+/// Parses a reply that begins with "refused".
+Refusal refusal_from(const Reply& reply);
 
 }  // namespace dlock

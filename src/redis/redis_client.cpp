@@ -5,8 +5,8 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "redis/script_answer.hpp"
-#include "redis/server_error.hpp"
+#include "redis/protocol_text.hpp"
+#include "redis/reply.hpp"
 
 namespace dlock {
 

@@ -1,14 +1,101 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
-#include "redis/redis_transport.hpp"
+#include "lock/member.hpp"
+#include "redis/redis_connection.hpp"
 
 namespace dlock {
+
+class RedisClient;
+
+/// One link to a server: the client that has it, and its number among that client's links.
+struct LinkId {
+  RedisClient* client = nullptr;
+  int number = 0;
+  bool operator==(const LinkId&) const = default;
+
+  /// Whether the link was opened, so that something may have gone out on it.
+  bool was_opened() const;
+  bool is_open() const;
+};
+
+/// One run of a Lua script.
+struct ScriptRun {
+  std::string_view text;
+  std::string_view sha1;
+  std::vector<std::string> keys;  ///< all in one Cluster slot
+  std::vector<std::string> arguments;
+  bool by_text = false;   ///< sent as text, not first by its hash
+  std::string channel{};  ///< full name of a channel to subscribe to before the run; or empty
+  /// Whether the id of the server is inserted after the second argument, and appended to the
+  /// channel's name if there is one at `channel_argument`.
+  bool placed = false;
+  /// Whether the script's reply ends with the state of the member's memory.
+  bool tells_standing = false;
+  /// If not null: receives the link on which the first unanswered copy of the request went out. The
+  /// transport sets it before it sends, and clears it when the answer comes on that link.
+  LinkId* unanswered = nullptr;
+};
+
+/// The index of the channel among the arguments of a script that is `placed`.
+constexpr std::size_t channel_argument = 6;
+
+/// The reply to a run of a script.
+struct ScriptReply : Reply {
+  bool sent_twice = false;  ///< the server may have executed an earlier copy, too
+  std::string server{};     ///< the id of the server that ran it, if locks may move
+  LinkId link{};            ///< on which the reply came
+};
+
+/// A message on a channel, and the link on which it came.
+struct ChannelMessage {
+  std::string text;
+  LinkId link;
+};
+
+/// Access to the servers of one deployment: to one server or the master that Sentinel names
+/// (RedisClient), to the nodes of a Cluster (ClusterRouter), or to a server of a quorum
+/// (MemberServer). The stores send their requests through it without knowing which it is; it knows
+/// nothing of locks. Owned and used by one thread at a time.
+class RedisTransport {
+ public:
+  using Visit = std::function<void(RedisClient& server)>;
+
+  virtual ~RedisTransport() = default;
+
+  /// Runs a script at the server of its keys, by its hash, or by its text if the server does not
+  /// know it. With a channel, the reply comes together with a subscription to it. Returns error
+  /// replies.
+  virtual ScriptReply run_script(const ScriptRun& run, const CallOptions& call_options) = 0;
+  /// The replies, errors included, to plain requests about `keys`: equally many for each key.
+  virtual std::vector<Reply> read(const std::vector<std::string>& keys,
+                                  const std::vector<Request>& requests,
+                                  const CallOptions& call_options) = 0;
+  /// The next message on `channel`, which the last script subscribed to, or the reason why there is
+  /// none.
+  virtual std::variant<ChannelMessage, Wake::Reason> next_message(const std::string& channel,
+                                                                  Deadline until,
+                                                                  int cancel_fd) = 0;
+  /// Runs `visit` at every server that has keys, one after the other. `call_options` bounds the
+  /// search for the servers.
+  virtual void visit_all(const CallOptions& call_options, const Visit& visit) = 0;
+  virtual bool is_cluster() const { return false; }
+  /// See Store.
+  virtual std::vector<int> connections() const { return {}; }
+  /// Whether anything can ever have been sent.
+  virtual bool was_reached() const = 0;
+  /// The deployment's name in messages to users.
+  virtual std::string name() const = 0;
+  /// The state of a quorum's server, from its last answer.
+  virtual Standing standing() const { return {}; }
+};
 
 /// The options of a store, which hold for all its locks.
 struct RedisTerms {

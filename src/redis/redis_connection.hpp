@@ -10,7 +10,7 @@
 
 #include "base/backoff.hpp"
 #include "net/stream.hpp"
-#include "redis/node_address.hpp"
+#include "redis/endpoint_resolver.hpp"
 #include "redis/reply.hpp"
 
 namespace dlock {

@@ -5,12 +5,15 @@
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "base/text.hpp"
+#include "redis/latch_script.hpp"
 #include "redis/lock_script.hpp"
 #include "redis/lock_states.hpp"
+#include "redis/protocol_text.hpp"
 #include "redis/record_max_script.hpp"
-#include "redis/script_answer.hpp"
-#include "redis/server_error.hpp"
+#include "redis/reply.hpp"
 #include "redis/slot_map.hpp"
+
+// Renewal, release and eviction of a hold.
 
 namespace dlock {
 
@@ -236,6 +239,205 @@ Fence RedisStore::record_max(const LockKey& resource, Fence fence,
   throw Error(ErrorKind::wrong_data,
               reply.link.client->name() + ": the key " + escaped(key) +
                   " holds something else than the fence of a guard: it is left as it is");
+}
+
+namespace {
+
+/// The client that evicted a hold, if the reply about the missing hold names it.
+std::optional<Who> evictor_in(const Reply& reply) {
+  constexpr std::size_t place_of_who = 2;
+  if (reply.items.size() <= place_of_who) return std::nullopt;
+  return parse_who(word(reply, place_of_who));
+}
+
+}  // namespace
+
+Renewed RedisStore::renew(const Claim& claim, const RenewalTerms& terms,
+                          const CallOptions& call_options) {
+  const auto granted = terms_.member ? terms.granted : std::nullopt;
+  return renew_with(renewal_arguments(claim, terms.ttl, granted), {claim.key, claim.token},
+                    terms.ttl.value_or(claim.ttl), call_options);
+}
+
+std::optional<Grant> RedisStore::rejoin(const Claim& claim, Fence fence,
+                                        const CallOptions& call_options) {
+  const Asked asked{claim.key, claim.token};
+  auto arguments = claim_arguments("rejoin", claim);
+  arguments.push_back(std::to_string(fence.value));
+  LinkId& unanswered = note_asked(asked);
+  auto grant = renew_with(arguments, asked, claim.ttl, call_options, &unanswered).grant;
+  note_answered(asked);
+  return grant;
+}
+
+Renewed RedisStore::renew_with(const std::vector<std::string>& arguments, const Asked& asked,
+                               milliseconds ttl, const CallOptions& call_options,
+                               LinkId* unanswered) {
+  const LockKey& key = asked.first;
+  const Deadline sent = BootClock::now();
+  const ScriptReply reply = run(key, arguments, call_options, unanswered);
+  if (word(reply, 0) == "gone") {
+    tidy(key, number(reply, 1), call_options);
+    return {std::nullopt, evictor_in(reply)};
+  }
+  if (word(reply, 0) != "renewed") unexpected_answer();
+  milliseconds lease = span(reply, 1);
+  // The script never grants a longer lease; with one, the command would run on unrenewed.
+  if (ttl > milliseconds(0)) lease = std::min(lease, ttl);
+  known_.insert(asked);
+  // Otherwise a replica that is promoted would end the lease before the holder does.
+  replicate(key, reply.link, call_options);
+  tidy(key, number(reply, 4), call_options);
+  return {Grant{server_fence(word(reply, 2)), Lease{lease, valid_until(sent, lease)}, true,
+                Limit{number(reply, 3)}}};
+}
+
+ReleaseResult RedisStore::release(const Claim& claim, const ReleaseOptions& how,
+                                  const CallOptions& call_options) {
+  const Asked asked{claim.key, claim.token};
+  if (how.renewed_elsewhere) known_.erase(asked);
+  // In a quorum, another client's request for this hold may not have arrived at this server yet.
+  const bool is_known = !terms_.member || known_.contains(asked);
+  if (is_known && !servers_->was_reached() && unanswered_.contains(asked)) return {};
+  // A request that went out on another link may be executed after this one.
+  const LinkId before = link_unanswered(asked);
+  const bool unsure = !is_known || (before != LinkId{} && !before.is_open());
+  auto [result, link] = release_once(asked, how.mode, unsure, call_options);
+  if (!unsure && before != LinkId{} && before != link) {
+    const auto again = release_once(asked, how.mode, true, call_options).first;
+    if (result.outcome == Released::not_held) result = again;
+  }
+  unanswered_.erase(asked);
+  return result;
+}
+
+LinkId RedisStore::link_unanswered(const Asked& asked) const {
+  const auto found = unanswered_.find(asked);
+  return found == unanswered_.end() ? LinkId{} : found->second;
+}
+
+std::pair<ReleaseResult, LinkId> RedisStore::release_once(const Asked& asked, ReleaseMode mode,
+                                                          bool unsure,
+                                                          const CallOptions& call_options) {
+  constexpr milliseconds tombstone_life{60'000};
+  const auto& [key, token] = asked;
+  std::vector<std::string> arguments{"release", token.text};
+  if (unsure || mode != ReleaseMode::normal) {
+    arguments.insert(arguments.end(),
+                     {unsure ? "1" : "0", mode == ReleaseMode::ignore_floor ? "1" : "0",
+                      std::to_string(tombstone_life.count())});
+  }
+  const ScriptReply reply = run(key, arguments, call_options);
+  const auto said = word(reply, 0);
+  if (said != "released" && said != "left" && said != "absent") unexpected_answer();
+  tidy(key, number(reply, 1), call_options);
+  if (said == "released") return {{Released::yes}, reply.link};
+  if (said == "left") return {{Released::left_queue}, reply.link};
+  const auto evictor = evictor_in(reply);
+  const bool released_before = reply.sent_twice && !evictor;
+  return {{released_before ? Released::yes : Released::not_held, evictor}, reply.link};
+}
+
+std::vector<Holder> RedisStore::evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
+                                      const CallOptions& call_options) {
+  while (true) {
+    auto seen = look_at_holders(key, call_options);
+    if (fence) std::erase_if(seen, [&](const Holder& each) { return each.fence != *fence; });
+    if (seen.empty()) return {};
+    auto evicted = evict_seen(key, seen, by, call_options);
+    if (!evicted.empty()) return evicted;
+    // The holders seen have released since, and others may hold the key already.
+  }
+}
+
+std::vector<Holder> RedisStore::evict_seen(const LockKey& key, const std::vector<Holder>& seen,
+                                           const Who& by, const CallOptions& call_options) {
+  if (seen.empty()) return {};
+  // The request names the holds by their fences. A request that is sent twice could otherwise evict
+  // a later holder.
+  const auto fences =
+      joined(seen, " ", [](const Holder& each) { return std::to_string(each.fence.value); });
+  const ScriptReply reply = run(key, {"force", "", fences, packed_who(by)}, call_options);
+  tidy(key, number(reply, 2), call_options);
+  auto evicted = holders_from(reply, 3, number(reply, 1));
+  return evicted.empty() && reply.sent_twice ? seen : evicted;
+}
+
+namespace {
+
+LatchState state_from(const Reply& reply) {
+  return {number(reply, 0), number(reply, 1), span(reply, 2)};
+}
+
+}  // namespace
+
+LatchState RedisStore::open_latch(const LockKey& key, const LatchTerms& terms,
+                                  const CallOptions& call_options) {
+  const std::vector<std::string> arguments{"open", std::to_string(terms.count),
+                                           std::to_string(terms.ttl.count())};
+  return ask_latch(key, arguments, false, call_options).value_or(LatchState());
+}
+
+std::optional<LatchState> RedisStore::arrive(const LockKey& key, const ArrivalId& id,
+                                             const CallOptions& call_options) {
+  return ask_latch(key, {"arrive", id.text}, false, call_options);
+}
+
+std::optional<LatchState> RedisStore::look_at_latch(const LockKey& key, bool listen,
+                                                    const CallOptions& call_options) {
+  return ask_latch(key, {"read"}, listen, call_options);
+}
+
+std::optional<LatchState> RedisStore::ask_latch(const LockKey& key,
+                                                const std::vector<std::string>& arguments,
+                                                bool listen, const CallOptions& call_options) {
+  const std::string latch = KeyNames(terms_.prefix, key).latch;
+  LinkId unanswered;
+  const ScriptRun run{.text = latch_script,
+                      .sha1 = latch_script_sha1,
+                      .keys = {latch},
+                      .arguments = arguments,
+                      .channel = listen ? latch : "",
+                      .unanswered = &unanswered};
+  Backoff pauses = pauses_of_redis();
+  while (true) {
+    unanswered = {};
+    // Half of the time, so that there is some for another try; a Cluster's router retries itself.
+    const auto half = left_until(call_options.deadline) / (servers_->is_cluster() ? 1 : 2);
+    const auto answer_by = std::min(call_options.deadline, later(BootClock::now(), half));
+    ScriptReply reply;
+    try {
+      reply = servers_->run_script(run, {answer_by, call_options.cancel_fd});
+    } catch (const Error& error) {
+      // A server that refuses the connection has not run the script.
+      const bool is_silent = unanswered.was_opened() || BootClock::now() >= answer_by;
+      if (error.kind() != ErrorKind::unavailable || !is_silent ||
+          !pauses.fits(call_options.deadline))
+        throw;
+      pause(pauses.next(), call_options);
+      continue;
+    }
+    return latch_from(key, reply);
+  }
+}
+
+std::optional<LatchState> RedisStore::latch_from(const LockKey& key,
+                                                 const ScriptReply& reply) const {
+  if (is_of_class(reply, "WRONGTYPE") || is_of_class(reply, "DLOCKDATA")) {
+    throw Error(ErrorKind::wrong_data,
+                reply.link.client->name() + ": " + escaped(key.text) +
+                    ": the key holds data that is not a latch (it said: " + escaped(reply.text) +
+                    ")" + redis_keys_text(terms_.prefix, key));
+  }
+  check(key, reply);
+  const auto state = state_from(reply);
+  return state.count > 0 ? std::optional(state) : std::nullopt;
+}
+
+Wake::Reason RedisStore::sleep_at_latch(const LockKey& key, Deadline until, int cancel_fd) {
+  const auto heard = servers_->next_message(KeyNames(terms_.prefix, key).latch, until, cancel_fd);
+  const auto* why = std::get_if<Wake::Reason>(&heard);
+  return why != nullptr ? *why : Wake::Reason::changed;
 }
 
 }  // namespace dlock

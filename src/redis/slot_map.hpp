@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "redis/node_address.hpp"
+#include "redis/endpoint_resolver.hpp"
 #include "redis/reply.hpp"
 
 namespace dlock {

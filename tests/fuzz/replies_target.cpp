@@ -7,8 +7,8 @@
 #include "base/text.hpp"
 #include "fuzz/fuzz.hpp"
 #include "redis/lock_states.hpp"
+#include "redis/protocol_text.hpp"
 #include "redis/reply.hpp"
-#include "redis/script_answer.hpp"
 #include "redis/slot_map.hpp"
 
 namespace dlock::fuzz {

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "redis/protocol_text.hpp"
 #include "redis/redis_client.hpp"
-#include "redis/script_answer.hpp"
 #include "support/fake_server.hpp"
 
 // The connection of a reply, and its fate if that connection ends right after the reply.

@@ -6,7 +6,6 @@
 #include "base/error.hpp"
 #include "redis/protocol_text.hpp"
 #include "redis/reply.hpp"
-#include "redis/server_error.hpp"
 
 namespace dlock {
 namespace {

@@ -7,18 +7,6 @@
 #include "redis/reply.hpp"
 
 namespace dlock {
-namespace {
-
-RedisTerms for_nodes(RedisTerms terms) {
-  terms.may_move = true;
-  return terms;
-}
-
-std::optional<Reply> if_error(const Reply& reply) {
-  return reply.is_error() ? std::optional(reply) : std::nullopt;
-}
-
-}  // namespace
 
 /// One request's way to the node that serves it.
 class ClusterRouter::RoutedCall {
@@ -92,11 +80,13 @@ bool ClusterRouter::RoutedCall::is_served(const NodeAddress& place, RedisClient&
                                           const Try& attempt) {
   const int links = node.links();
   const bool is_asked_over = std::exchange(asked_over_, std::nullopt).has_value();
-  const auto trouble = attempt(node, share(), is_asked_over ? Asking::yes : Asking::no);
-  // Only a link that this try has opened answers with a new map.
-  if (node.links() != links) cluster_.hear(node, place);
-  if (const auto redirection = trouble ? redirection_in(*trouble) : std::nullopt) {
-    follow(*redirection, server_error(*trouble, node.name()), place);
+  const Reply& reply = attempt(node, share(), is_asked_over);
+  // A link that this try has opened brought a new map, if no other link has replaced it since.
+  if (node.links() != links && node.is_open() && !node.connection().answers().empty()) {
+    cluster_.learn_map(node, node.connection().answers().front(), place);
+  }
+  if (const auto redirection = redirection_in(reply)) {
+    follow(*redirection, server_error(reply, node.name()), place);
     return false;
   }
   if (!is_asked_over && cluster_.map_.owner(slot_) != place) cluster_.map_.move(slot_, place);
@@ -107,7 +97,6 @@ void ClusterRouter::RoutedCall::follow(const Redirection& redirection, const Err
                                        const NodeAddress& place) {
   constexpr int most_redirections = 5;
   constexpr int usual_redirections = 2;
-  if (redirection.kind == Redirection::Kind::nowhere) throw error;
   if (redirection.kind == Redirection::Kind::later) {
     redirections_ = 0;
     pause_after(error);
@@ -164,9 +153,8 @@ void ClusterRouter::RoutedCall::pause_after(const Error& error) {
 }
 
 ClusterRouter::ClusterRouter(std::vector<Endpoint> seeds, RedisTerms terms)
-    : terms_(for_nodes(std::move(terms))),
-      login_(seeds.front()),
-      name_(deployment_name("cluster", seeds)) {
+    : terms_(std::move(terms)), login_(seeds.front()), name_(deployment_name("cluster", seeds)) {
+  terms_.may_move = true;
   for (const Endpoint& seed : seeds) seeds_.push_back({seed.host, seed.port});
 }
 
@@ -182,18 +170,16 @@ RedisClient& ClusterRouter::node_at(const NodeAddress& place) {
   return *node;
 }
 
-bool ClusterRouter::at_slot(int slot, const CallOptions& call_options, const Try& attempt) {
-  return RoutedCall(*this, slot, call_options).run(attempt);
-}
-
 ScriptReply ClusterRouter::run_script(const ScriptRun& run, const CallOptions& call_options) {
   ScriptReply reply;
-  const bool may_be_done = at_slot(slot_of(run.keys.front()), call_options,
-                                   [&](RedisClient& node, const CallOptions& share, Asking asking) {
-                                     if (!run.channel.empty()) listening_ = &node;
-                                     reply = node.run_script_here(run, share, asking);
-                                     return if_error(reply);
-                                   });
+  ScriptRun at_node = run;
+  RoutedCall call(*this, slot_of(run.keys.front()), call_options);
+  const bool may_be_done =
+      call.run([&](RedisClient& node, const CallOptions& share, bool asking) -> const Reply& {
+        if (!run.channel.empty()) listening_ = &node;
+        at_node.asking = asking;
+        return reply = node.run_script(at_node, share);
+      });
   reply.sent_twice = reply.sent_twice || may_be_done;
   return reply;
 }
@@ -205,12 +191,7 @@ std::variant<ChannelMessage, Wake::Reason> ClusterRouter::next_message(const std
   return listening_->next_message(channel, until, cancel_fd);
 }
 
-void ClusterRouter::hear(RedisClient& node, const NodeAddress& place) {
-  // The link that brought the reply may have broken since, and been replaced by another.
-  if (node.is_open() && !node.answers().empty()) take_map(node, node.answers().front(), place);
-}
-
-void ClusterRouter::take_map(RedisClient& node, const Reply& reply, const NodeAddress& place) {
+void ClusterRouter::learn_map(RedisClient& node, const Reply& reply, const NodeAddress& place) {
   try {
     if (!reply.is_error()) return map_.learn(reply, place);
   } catch (const Error& error) {
@@ -242,7 +223,7 @@ void ClusterRouter::refresh(const std::optional<NodeAddress>& avoided,
       RedisClient& node = node_at(places[i]);
       const Request slots{"CLUSTER", "SLOTS"};
       const Reply reply = node.read_here({slots}, at_most(share, call_options)).front();
-      take_map(node, reply, places[i]);
+      learn_map(node, reply, places[i]);
       if (!reply.is_error()) return;
       last = server_error(reply, node.name());
     } catch (const Error& error) {
@@ -273,9 +254,13 @@ bool ClusterRouter::was_reached() const {
 std::vector<Reply> ClusterRouter::read_at(int slot, const std::vector<Request>& requests,
                                           const CallOptions& call_options) {
   std::vector<Reply> replies;
-  at_slot(slot, call_options, [&](RedisClient& node, const CallOptions& share, Asking asking) {
-    replies = node.read_here(requests, share, asking);
-    return if_error(replies.front());
+  RoutedCall call(*this, slot, call_options);
+  call.run([&](RedisClient& node, const CallOptions& share, bool asking) -> const Reply& {
+    auto all = requests;
+    if (asking) all.insert(all.begin(), {"ASKING"});
+    replies = node.read_here(all, share);
+    if (asking && !replies.front().is_error()) replies.erase(replies.begin());
+    return replies.front();
   });
   return replies;
 }

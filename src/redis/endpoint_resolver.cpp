@@ -110,14 +110,13 @@ SentinelResolver::Answer SentinelResolver::ask(const Endpoint& sentinel,
 }
 
 void SentinelResolver::learn(const std::vector<NodeAddress>& others) {
-  constexpr std::size_t most = 32;
   for (const NodeAddress& each : others) {
     Endpoint sentinel = sentinels_.front();
     sentinel.host = each.host;
     sentinel.port = each.port;
     const bool known =
         std::find(sentinels_.begin(), sentinels_.end(), sentinel) != sentinels_.end();
-    if (!known && sentinels_.size() < most) sentinels_.push_back(std::move(sentinel));
+    if (!known) sentinels_.push_back(std::move(sentinel));
   }
 }
 

@@ -1,7 +1,6 @@
 #include "redis/lock_states.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -15,29 +14,27 @@
 
 namespace dlock {
 
-std::vector<std::string> Scan::next() {
-  if (left_until(call_options_.deadline) == milliseconds(0)) {
-    throw_unavailable(server_.name() + ": SCAN did not come to its end in time");
+void scan(RedisClient& server, const Request& narrowed, const CallOptions& call_options,
+          const std::function<void(std::vector<std::string> names)>& take) {
+  std::string cursor = "0";
+  while (true) {
+    if (left_until(call_options.deadline) == milliseconds(0)) {
+      throw_unavailable(server.name() + ": SCAN did not come to its end in time");
+    }
+    Request request{"SCAN", cursor, "COUNT", "1000"};
+    request.insert(request.end(), narrowed.begin(), narrowed.end());
+    Reply page =
+        server.read_here({request}, at_most(silence_of_a_dead_server, call_options)).front();
+    if (page.is_error()) throw server_error(page, server.name());
+    if (!page.is_array(2)) throw_unavailable(server.name() + ": no answer to SCAN");
+    std::vector<std::string> names;
+    for (Reply& name : page.items[1].items) names.push_back(std::move(name.text));
+    take(std::move(names));
+    const bool repeats = cursor != "0" && cursor == page.items[0].text;
+    cursor = std::move(page.items[0].text);
+    if (cursor == "0") return;
+    if (repeats) throw_unavailable(server.name() + ": SCAN does not come to its end");
   }
-  Request scan{"SCAN", cursor_, "COUNT", "1000"};
-  scan.insert(scan.end(), narrowed_.begin(), narrowed_.end());
-  const CallOptions one_page = at_most(silence_of_a_dead_server, call_options_);
-  Reply page = server_.read_here({scan}, one_page).front();
-  if (page.is_error()) throw server_error(page, server_.name());
-  const bool is_page = page.is_array(2) && page.items[0].kind == Reply::Kind::text &&
-                       page.items[1].kind == Reply::Kind::array;
-  std::string next = is_page ? std::move(page.items[0].text) : "";
-  if (next.empty() || next.find_first_not_of("0123456789") != std::string::npos) {
-    throw_unavailable(server_.name() + ": no answer to SCAN");
-  }
-  has_ended_ = next == "0";
-  if (next == cursor_ && !has_ended_) {
-    throw_unavailable(server_.name() + ": SCAN does not come to its end");
-  }
-  cursor_ = std::move(next);
-  std::vector<std::string> names;
-  for (Reply& name : page.items[1].items) names.push_back(std::move(name.text));
-  return names;
 }
 
 namespace {
@@ -48,8 +45,6 @@ struct Place {
   RedisTransport& servers;
   const CallOptions& call_options;
 };
-
-constexpr std::size_t requests_a_key = 8;
 
 const Reply& checked(const Reply& reply) {
   if (reply.is_error()) throw server_error(reply);
@@ -119,8 +114,9 @@ void read_what_is_ours(const LockKey& key, Foreign foreign, const Place& place,
   }
 }
 
-std::vector<KeyState> states_of(const std::vector<LockKey>& keys, Foreign foreign,
-                                const Place& place) {
+/// Appends the states of some keys, in one write.
+void add_states(std::span<const LockKey> keys, Foreign foreign, const Place& place,
+                std::vector<KeyState>& states) {
   std::vector<std::string> names_of_holds;
   std::vector<Request> requests;
   for (const LockKey& key : keys) {
@@ -135,12 +131,12 @@ std::vector<KeyState> states_of(const std::vector<LockKey>& keys, Foreign foreig
     requests.push_back({"ZCARD", names.latch});
     requests.push_back({"PTTL", names.latch});
   }
-  const CallOptions one_read = at_most(silence_of_a_dead_server, place.call_options);
-  const auto replies = place.servers.read(names_of_holds, requests, one_read);
-  std::vector<KeyState> states;
+  const std::size_t requests_a_key = requests.size() / keys.size();
+  const auto replies = place.servers.read(names_of_holds, requests,
+                                          at_most(silence_of_a_dead_server, place.call_options));
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const auto own = std::span(replies).subspan(i * requests_a_key, requests_a_key);
-    KeyState state{keys[i]};
+    KeyState& state = states.emplace_back(KeyState{keys[i]});
     read_what_is_ours(keys[i], foreign, place, [&] {
       const std::int64_t now = server_now(own[3]);
       auto waiters = waiters_in(own[1], own[2], now);
@@ -150,42 +146,29 @@ std::vector<KeyState> states_of(const std::vector<LockKey>& keys, Foreign foreig
       if (known) state.last = parse_last_grant(own[4].text);
     });
     read_what_is_ours(keys[i], foreign, place, [&] { state.latch = latch_in(own.last<3>()); });
-    states.push_back(std::move(state));
   }
-  return states;
 }
 
-/// Reads the states in portions, so that no write and no set of replies grows without bound.
-std::vector<KeyState> states_in_portions(const std::vector<LockKey>& keys, Foreign foreign,
-                                         const Place& place) {
-  constexpr std::ptrdiff_t keys_a_write = 200;
+std::vector<KeyState> states_of(std::span<const LockKey> keys, Foreign foreign,
+                                const Place& place) {
+  constexpr std::size_t keys_a_write = 200;
   std::vector<KeyState> states;
-  for (auto first = keys.begin(); first != keys.end();) {
-    const auto end = first + std::min(keys_a_write, keys.end() - first);
-    auto some = states_of({first, end}, foreign, place);
-    std::move(some.begin(), some.end(), std::back_inserter(states));
-    first = end;
+  for (; !keys.empty(); keys = keys.subspan(std::min(keys_a_write, keys.size()))) {
+    add_states(keys.first(std::min(keys_a_write, keys.size())), foreign, place, states);
   }
   return states;
-}
-
-/// Adds the keys of one server that match.
-void find_at(RedisClient& server, const Query& query, const std::string& prefix,
-             const CallOptions& call_options, std::vector<LockKey>& keys) {
-  Scan scan(server, {"MATCH", scan_pattern(prefix)}, call_options);
-  while (!scan.has_ended()) {
-    for (const std::string& name : scan.next()) {
-      const auto key = key_of(prefix, name);
-      if (key && matches_any(key->text, query.globs)) keys.push_back(*key);
-    }
-  }
 }
 
 /// The keys that match a glob and are not named as well, sorted.
 std::vector<LockKey> find_once(const Query& query, const Place& place) {
   std::vector<LockKey> keys;
   place.servers.visit_all(place.call_options, [&](RedisClient& server) {
-    find_at(server, query, place.prefix, place.call_options, keys);
+    scan(server, {"MATCH", scan_pattern(place.prefix)}, place.call_options, [&](const auto& names) {
+      for (const std::string& name : names) {
+        const auto key = key_of(place.prefix, name);
+        if (key && matches_any(key->text, query.globs)) keys.push_back(*key);
+      }
+    });
   });
   std::erase_if(keys, [&](const LockKey& key) {
     return std::find(query.keys.begin(), query.keys.end(), key) != query.keys.end();
@@ -221,9 +204,9 @@ std::vector<LockKey> find(const Query& query, const Place& place) {
 std::vector<KeyState> inspect_locks(const Query& query, const std::string& prefix,
                                     RedisTransport& servers, const CallOptions& call_options) {
   const Place place{prefix, servers, call_options};
-  auto states = states_in_portions(query.keys, Foreign::reported, place);
+  auto states = states_of(query.keys, Foreign::reported, place);
   if (query.globs.empty()) return states;
-  for (KeyState& state : states_in_portions(find(query, place), Foreign::skipped, place)) {
+  for (KeyState& state : states_of(find(query, place), Foreign::skipped, place)) {
     if (state.in_use()) states.push_back(std::move(state));
   }
   return states;

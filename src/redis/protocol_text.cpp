@@ -251,12 +251,8 @@ Reply in_items(Reply reply) {
   Reply list;
   list.kind = Reply::Kind::array;
   std::string_view left = reply.text;
-  constexpr std::size_t most = 8;
-  while (!left.empty() && list.items.size() < most) {
-    Reply item;
-    item.kind = Reply::Kind::text;
-    item.text = take_until(left, ' ');
-    list.items.push_back(std::move(item));
+  while (!left.empty()) {
+    list.items.push_back({Reply::Kind::text, std::string(take_until(left, ' ')), 0, {}});
   }
   return list;
 }

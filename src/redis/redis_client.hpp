@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "lock/member.hpp"
+#include "lock/store.hpp"
 #include "redis/redis_connection.hpp"
 
 namespace dlock {
@@ -34,18 +34,15 @@ struct ScriptRun {
   std::vector<std::string> arguments;
   bool by_text = false;   ///< sent as text, not first by its hash
   std::string channel{};  ///< full name of a channel to subscribe to before the run; or empty
-  /// Whether the id of the server is inserted after the second argument, and appended to the
-  /// channel's name if there is one at `channel_argument`.
-  bool placed = false;
-  /// Whether the script's reply ends with the state of the member's memory.
-  bool tells_standing = false;
+  /// The index of the argument in which the client sends the id of the server, if locks may move.
+  std::optional<std::size_t> server_argument{};
   /// If not null: receives the link on which the first unanswered copy of the request went out. The
   /// transport sets it before it sends, and clears it when the answer comes on that link.
   LinkId* unanswered = nullptr;
+  /// Whether to send ASKING first, so that a Cluster node serves a key that is migrating to it
+  /// (https://redis.io/docs/latest/commands/asking/).
+  bool asking = false;
 };
-
-/// The index of the channel among the arguments of a script that is `placed`.
-constexpr std::size_t channel_argument = 6;
 
 /// The reply to a run of a script.
 struct ScriptReply : Reply {
@@ -61,9 +58,9 @@ struct ChannelMessage {
 };
 
 /// Access to the servers of one deployment: to one server or the master that Sentinel names
-/// (RedisClient), to the nodes of a Cluster (ClusterRouter), or to a server of a quorum
-/// (MemberServer). The stores send their requests through it without knowing which it is; it knows
-/// nothing of locks. Owned and used by one thread at a time.
+/// (RedisClient), or to the nodes of a Cluster (ClusterRouter). The stores send their requests
+/// through it without knowing which it is; it knows nothing of locks. Owned and used by one thread
+/// at a time.
 class RedisTransport {
  public:
   using Visit = std::function<void(RedisClient& server)>;
@@ -93,8 +90,6 @@ class RedisTransport {
   virtual bool was_reached() const = 0;
   /// The deployment's name in messages to users.
   virtual std::string name() const = 0;
-  /// The state of a quorum's server, from its last answer.
-  virtual Standing standing() const { return {}; }
 };
 
 /// The options of a store, which hold for all its locks.
@@ -102,7 +97,7 @@ struct RedisTerms {
   std::string prefix = "dlock:";  ///< of every key and channel
   int replicas = 0;               ///< how many must have a grant or renewal before it counts
   bool may_move = false;          ///< locks may move to another server
-  bool member = false;            ///< the server is one of a quorum; see MemberServer
+  bool member = false;            ///< the server is one of a quorum; see redis_member()
   LinkListener on_link{};         ///< called by whichever thread uses the store
 };
 
@@ -116,25 +111,20 @@ class RedisClient : public RedisTransport {
   RedisClient& operator=(const RedisClient&) = delete;
 
   ScriptReply run_script(const ScriptRun& run, const CallOptions& call_options) override;
-  std::vector<Reply> read(const std::vector<std::string>& keys,
-                          const std::vector<Request>& requests,
-                          const CallOptions& call_options) override;
+  std::vector<Reply> read(const std::vector<std::string>&, const std::vector<Request>& requests,
+                          const CallOptions& call_options) override {
+    return read_here(requests, call_options);
+  }
   std::variant<ChannelMessage, Wake::Reason> next_message(const std::string& channel,
                                                           Deadline until, int cancel_fd) override;
-  void visit_all(const CallOptions& call_options, const Visit& visit) override;
+  void visit_all(const CallOptions&, const Visit& visit) override { visit(*this); }
   std::vector<int> connections() const override { return {connection_.fd()}; }
   bool was_reached() const override { return links() > 0; }
   std::string name() const override { return connection_.name(); }
 
-  /// Whether to send ASKING first, so that a Cluster node serves a key that is migrating to it
-  /// (https://redis.io/docs/latest/commands/asking/).
-  enum class Asking { no, yes };
-  /// Sends plain requests and returns their replies, errors included. ASKING applies only to the
-  /// first.
+  /// Sends plain requests and returns their replies, errors included.
   std::vector<Reply> read_here(const std::vector<Request>& requests,
-                               const CallOptions& call_options, Asking asking = Asking::no);
-  ScriptReply run_script_here(const ScriptRun& run, const CallOptions& call_options,
-                              Asking asking = Asking::no);
+                               const CallOptions& call_options);
 
   /// is_open(): whether there is a link, as far as is known. links(): how many there have been.
   bool is_open() const { return connection_.is_open(); }
@@ -144,27 +134,18 @@ class RedisClient : public RedisTransport {
   const Endpoint& connect(const CallOptions& call_options) {
     return connection_.connect(call_options);
   }
-  /// The replies to the handshake's questions on the open link, once a request was answered on it.
-  const std::vector<Reply>& answers() const { return connection_.answers(); }
-
- protected:
+  /// For the replies to the handshake's questions, once a request was answered on the open link.
   const RedisConnection& connection() const { return connection_; }
 
  private:
   /// Called when the replies to a read or a script have arrived; may throw Error.
   virtual void check_link() {}
 
-  ScriptReply run_once(const ScriptRun& run, bool by_text, bool sent_before, Asking asking,
+  ScriptReply run_once(const ScriptRun& run, bool by_text, bool sent_before,
                        const CallOptions& call_options);
-  /// Sends `requests`, with ASKING inserted at `keyed` if `asking` says so.
-  std::vector<Reply> exchange(const std::vector<Request>& requests, std::ptrdiff_t keyed,
-                              Asking asking, const CallOptions& call_options,
-                              LinkId* unanswered = nullptr);
-  /// A connection that listens to a channel may not send plain commands.
-  void stop_listening(const CallOptions& call_options);
-  /// The id of the server that a request goes to. The script compares it with that of the waiters,
-  /// which may have queued up at another server.
-  std::string place(const CallOptions& call_options);
+  /// The id of the server that a request goes to, if locks may move. The script compares it with
+  /// that of the waiters, which may have queued up at another server.
+  std::string server_id(const CallOptions& call_options);
   /// Whether the server has ceased to be the master. Then this closes the link, because the name
   /// may lead to another server by now.
   bool leave_if_deposed(const Reply& reply);

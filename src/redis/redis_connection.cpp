@@ -73,7 +73,7 @@ void check_role(const Endpoint& server, const Reply& reply, bool may_move) {
 }  // namespace
 
 template <typename Body>
-auto RedisConnection::persist(const CallOptions& call_options, const Body& body) {
+auto RedisConnection::retry_until_deadline(const CallOptions& call_options, const Body& body) {
   Backoff pauses = pauses_of_redis();
   while (true) {
     // A broken old link says nothing about the server yet.
@@ -97,7 +97,7 @@ const Endpoint& RedisConnection::connect(const CallOptions& call_options) {
   return named(route_->name(), [&]() -> const Endpoint& {
     // A server drops idle connections, and all of them when it restarts.
     if (is_open() && link_->stream.has_ended()) close();
-    persist(call_options, [&] {
+    retry_until_deadline(call_options, [&] {
       if (!is_open()) open(call_options);
     });
     return link_->to;
@@ -110,7 +110,7 @@ std::vector<Reply> RedisConnection::exchange(std::span<const Request> requests,
     if (is_open() && link_->stream.has_ended()) close();
     was_sent_twice_ = false;
     bool sent = false;
-    return persist(call_options, [&] {
+    return retry_until_deadline(call_options, [&] {
       was_sent_twice_ = sent;
       if (!is_open()) open(call_options);
       sent = true;
@@ -132,8 +132,8 @@ std::vector<Reply> RedisConnection::try_exchange(std::span<const Request> reques
     throw;
   }
   if (call_options.sent != nullptr) call_options.sent->raise();
-  link_->owed += requests.size();
-  while (link_->owed > requests.size()) take_owed(next_reply(call_options));
+  link_->pending_replies += requests.size();
+  while (link_->pending_replies > requests.size()) take_pending(next_reply(call_options));
   std::vector<Reply> replies;
   for (std::size_t i = 0; i < requests.size(); ++i) replies.push_back(next_reply(call_options));
   return replies;
@@ -153,12 +153,12 @@ void RedisConnection::open(const CallOptions& call_options) {
   link_.emplace(std::move(endpoint), std::move(stream));
   ++links_;
   link_->setting_up = set_up(link_->to);
-  link_->owed = link_->setting_up.size();
+  link_->pending_replies = link_->setting_up.size();
   for (const Request& request : link_->setting_up) append_formatted(link_->unsent, request);
   if (on_link_) on_link_(link_->to, BootClock::now() - begun);
 }
 
-void RedisConnection::take_owed(Reply reply) {
+void RedisConnection::take_pending(Reply reply) {
   if (link_->setting_up.empty()) return;
   const Request request = std::move(link_->setting_up.front());
   link_->setting_up.pop_front();
@@ -171,14 +171,14 @@ void RedisConnection::take_owed(Reply reply) {
 }
 
 void RedisConnection::check_in_step() {
-  while (auto reply = link_->reader.next()) take_between(std::move(*reply));
-}
-
-void RedisConnection::take_between(Reply reply) {
-  if (take_message(reply)) return;
-  if (link_->owed == 0) throw Error(ErrorKind::unavailable, "it sent a reply nobody asked for");
-  --link_->owed;
-  take_owed(std::move(reply));
+  while (auto reply = link_->reader.next()) {
+    if (take_message(*reply)) continue;
+    if (link_->pending_replies == 0) {
+      throw Error(ErrorKind::unavailable, "it sent a reply nobody asked for");
+    }
+    --link_->pending_replies;
+    take_pending(std::move(*reply));
+  }
 }
 
 bool RedisConnection::take_message(Reply& reply) {
@@ -197,7 +197,7 @@ Reply RedisConnection::next_reply(const CallOptions& call_options) {
   for (bool first = true;; first = false) {
     while (auto reply = link_->reader.next()) {
       if (take_message(*reply)) continue;
-      --link_->owed;
+      --link_->pending_replies;
       return *reply;
     }
     // Bytes that arrive without end, or one by one, delay the caller no longer than silence does.
@@ -210,9 +210,7 @@ std::optional<Published> RedisConnection::next_message(const CallOptions& call_o
   return named(route_->name(), [&]() -> std::optional<Published> {
     if (!is_open()) throw Error(ErrorKind::unavailable, "the connection broke");
     try {
-      while (link_->inbox.empty()) {
-        check_in_step();
-        if (!link_->inbox.empty()) break;
+      for (check_in_step(); link_->inbox.empty(); check_in_step()) {
         if (left_until(call_options.deadline) == milliseconds(0)) return std::nullopt;
         link_->reader.feed(link_->stream.receive(call_options));
       }

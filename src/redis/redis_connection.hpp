@@ -48,8 +48,8 @@ class RedisConnection {
       : route_(std::move(route)), questions_(std::move(questions)), on_link_(std::move(on_link)) {}
 
   /// Sends all commands in one write and returns one reply for each, errors included. If a
-  /// cancellation interrupts it, the next exchange first reads and drops the replies still owed, so
-  /// the server has executed what was sent before.
+  /// cancellation interrupts it, the next exchange first reads and drops the replies still pending,
+  /// so the server has executed what was sent before.
   std::vector<Reply> exchange(std::span<const Request> requests, const CallOptions& call_options);
 
   /// Opens a link unless one seems to work, sends nothing yet, and returns the link's address.
@@ -87,11 +87,12 @@ class RedisConnection {
     std::string unsent;  ///< the set-up, until it goes out with the first exchange
     ReplyReader reader;
     std::deque<Published> inbox;
-    std::size_t owed = 0;            ///< replies to an interrupted exchange
-    std::deque<Request> setting_up;  ///< the set-up's requests; the first owed replies are theirs
-    std::vector<Reply> answers;      ///< to the questions among them
-    Deadline asked{};                ///< when the set-up went out
-    Deadline answered{};             ///< when the first of the answers was read
+    std::size_t pending_replies = 0;  ///< replies to an interrupted exchange
+    std::deque<Request>
+        setting_up;              ///< the set-up's requests; the first pending replies are theirs
+    std::vector<Reply> answers;  ///< to the questions among them
+    Deadline asked{};            ///< when the set-up went out
+    Deadline answered{};         ///< when the first of the answers was read
   };
 
   std::vector<Reply> try_exchange(std::span<const Request> requests,
@@ -99,7 +100,7 @@ class RedisConnection {
   /// Runs `body`. Repeats it until it succeeds or the deadline if an old link broke, or if the
   /// server may move.
   template <typename Body>
-  auto persist(const CallOptions& call_options, const Body& body);
+  auto retry_until_deadline(const CallOptions& call_options, const Body& body);
   void open(const CallOptions& call_options);
   Reply next_reply(const CallOptions& call_options);
   /// Takes a published message into the inbox; false if `reply` is something else.
@@ -108,9 +109,8 @@ class RedisConnection {
   /// Takes the replies and messages that arrived between exchanges. Throws on a reply to no
   /// request: from then on each reply would belong to another request.
   void check_in_step();
-  void take_between(Reply reply);
   /// Takes a reply to the set-up, or to an interrupted exchange.
-  void take_owed(Reply reply);
+  void take_pending(Reply reply);
   void check_set_up(const Reply& reply, const Request& request) const;
 
   std::unique_ptr<EndpointResolver> route_;

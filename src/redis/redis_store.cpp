@@ -7,15 +7,22 @@
 #include "base/text.hpp"
 #include "redis/latch_script.hpp"
 #include "redis/lock_script.hpp"
-#include "redis/lock_states.hpp"
 #include "redis/protocol_text.hpp"
 #include "redis/record_max_script.hpp"
 #include "redis/reply.hpp"
 #include "redis/slot_map.hpp"
 
-// Renewal, release and eviction of a hold.
-
 namespace dlock {
+namespace {
+
+/// The client that evicted a hold, if the reply about the missing hold names it.
+std::optional<Who> evictor_in(const Reply& reply) {
+  constexpr std::size_t place_of_who = 2;
+  if (reply.items.size() <= place_of_who) return std::nullopt;
+  return parse_who(word(reply, place_of_who));
+}
+
+}  // namespace
 
 ScriptReply RedisStore::run(const LockKey& key, const std::vector<std::string>& arguments,
                             const CallOptions& call_options, LinkId* unanswered) {
@@ -44,11 +51,11 @@ ScriptReply RedisStore::call(const LockKey& key, const std::vector<std::string>&
                 .keys = {names.holds, names.queue, names.waiters, names.fence},
                 .arguments = arguments,
                 .channel = channel.empty() ? "" : names.holds + ":" + channel,
-                .placed = true,
-                .tells_standing = terms_.member,
+                .server_argument = 2,
                 .unanswered = unanswered};
+  run.arguments.insert(run.arguments.begin() + 2, "");
   if (terms_.member) run.keys.push_back(names.alive);
-  return servers_->run_script(run, call_options);
+  return send(run, call_options);
 }
 
 void RedisStore::replicate(const LockKey& key, const LinkId& link,
@@ -114,19 +121,6 @@ void RedisStore::tidy(const LockKey& key, std::int64_t more, const CallOptions& 
   }
 }
 
-Answer RedisStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) {
-  return acquire_with({}, claim, ask, call_options);
-}
-
-Answer RedisStore::vote(const Claim& claim, const Ask& ask, Fence proposal,
-                        const CallOptions& call_options) {
-  return acquire_with(proposal, claim, ask, call_options);
-}
-
-void RedisStore::note_dropped(const LockKey& key, const Token& token) {
-  known_.insert({key, token});
-}
-
 Answer RedisStore::acquire_with(const std::optional<Fence>& proposal, const Claim& claim,
                                 const Ask& ask, const CallOptions& call_options) {
   bool more = true;
@@ -144,17 +138,15 @@ Answer RedisStore::ask_once(const std::optional<Fence>& proposal, const Claim& c
                             const Ask& ask, const CallOptions& call_options, bool& more) {
   const std::string channel = ask.wait ? channel_of(claim.token) : "";
   auto arguments = claim_arguments("acquire", claim);
-  if (ask.wait || proposal) {
-    arguments.push_back(ask.ticket ? std::to_string(ask.ticket->value) : "");
+  const bool has_ticket = ask.ticket && (ask.wait || proposal);
+  if (ask.wait || proposal || claim.latest) {
+    arguments.push_back(has_ticket ? std::to_string(ask.ticket->value) : "");
     arguments.push_back(channel);
   }
-  if (proposal) arguments.push_back(std::to_string(proposal->value));
-  if (claim.latest) {
-    constexpr std::size_t before_proposal = channel_argument + 1;
-    arguments.resize(std::max(arguments.size(), before_proposal));
-    if (!proposal) arguments.emplace_back("-");
-    arguments.emplace_back("latest");
+  if (proposal || claim.latest) {
+    arguments.push_back(proposal ? std::to_string(proposal->value) : "-");
   }
+  if (claim.latest) arguments.emplace_back("latest");
   const Asked asked{claim.key, claim.token};
   LinkId& unanswered = note_asked(asked);
   const Deadline sent = BootClock::now();
@@ -210,15 +202,6 @@ std::optional<Grant> RedisStore::grant_told_by(std::string_view text, const Link
   return handed_over_grant(last_answer_, told, told.lease * 2 / 3);
 }
 
-std::vector<KeyState> RedisStore::inspect(const Query& query, const CallOptions& call_options) {
-  return inspect_locks(query, terms_.prefix, *servers_, call_options);
-}
-
-std::vector<Holder> RedisStore::look_at_holders(const LockKey& key,
-                                                const CallOptions& call_options) {
-  return dlock::look_at_holders(key, terms_.prefix, *servers_, call_options);
-}
-
 Fence RedisStore::record_max(const LockKey& resource, Fence fence,
                              const CallOptions& call_options) {
   const std::string key = KeyNames(terms_.prefix, resource).fence_register;
@@ -240,17 +223,6 @@ Fence RedisStore::record_max(const LockKey& resource, Fence fence,
               reply.link.client->name() + ": the key " + escaped(key) +
                   " holds something else than the fence of a guard: it is left as it is");
 }
-
-namespace {
-
-/// The client that evicted a hold, if the reply about the missing hold names it.
-std::optional<Who> evictor_in(const Reply& reply) {
-  constexpr std::size_t place_of_who = 2;
-  if (reply.items.size() <= place_of_who) return std::nullopt;
-  return parse_who(word(reply, place_of_who));
-}
-
-}  // namespace
 
 Renewed RedisStore::renew(const Claim& claim, const RenewalTerms& terms,
                           const CallOptions& call_options) {
@@ -300,7 +272,8 @@ ReleaseResult RedisStore::release(const Claim& claim, const ReleaseOptions& how,
   const bool is_known = !terms_.member || known_.contains(asked);
   if (is_known && !servers_->was_reached() && unanswered_.contains(asked)) return {};
   // A request that went out on another link may be executed after this one.
-  const LinkId before = link_unanswered(asked);
+  const auto found = unanswered_.find(asked);
+  const LinkId before = found == unanswered_.end() ? LinkId{} : found->second;
   const bool unsure = !is_known || (before != LinkId{} && !before.is_open());
   auto [result, link] = release_once(asked, how.mode, unsure, call_options);
   if (!unsure && before != LinkId{} && before != link) {
@@ -309,11 +282,6 @@ ReleaseResult RedisStore::release(const Claim& claim, const ReleaseOptions& how,
   }
   unanswered_.erase(asked);
   return result;
-}
-
-LinkId RedisStore::link_unanswered(const Asked& asked) const {
-  const auto found = unanswered_.find(asked);
-  return found == unanswered_.end() ? LinkId{} : found->second;
 }
 
 std::pair<ReleaseResult, LinkId> RedisStore::release_once(const Asked& asked, ReleaseMode mode,
@@ -362,14 +330,6 @@ std::vector<Holder> RedisStore::evict_seen(const LockKey& key, const std::vector
   auto evicted = holders_from(reply, 3, number(reply, 1));
   return evicted.empty() && reply.sent_twice ? seen : evicted;
 }
-
-namespace {
-
-LatchState state_from(const Reply& reply) {
-  return {number(reply, 0), number(reply, 1), span(reply, 2)};
-}
-
-}  // namespace
 
 LatchState RedisStore::open_latch(const LockKey& key, const LatchTerms& terms,
                                   const CallOptions& call_options) {
@@ -430,7 +390,7 @@ std::optional<LatchState> RedisStore::latch_from(const LockKey& key,
                     ")" + redis_keys_text(terms_.prefix, key));
   }
   check(key, reply);
-  const auto state = state_from(reply);
+  const LatchState state{number(reply, 0), number(reply, 1), span(reply, 2)};
   return state.count > 0 ? std::optional(state) : std::nullopt;
 }
 

@@ -11,6 +11,7 @@ local cooldown_count = 0  -- how many of owner_count are in cooldown, without an
 local readers, seats = {}, {}  -- owners with a hold without a limit, and with one of more than 1
 
 local function is_live(hold) return hold.flag ~= 't' end
+local function is_held(hold) return hold.flag == 'h' or hold.flag == 'p' end
 local function ends_at(hold) return hold.at + hold.lease * 1000 end
 
 local function min_hold_left(hold)
@@ -86,7 +87,7 @@ end
 
 -- A hold that ends before its min-hold keeps the key taken, without an owner.
 local function remove_or_cool_down(id, hold)
-  if (hold.flag ~= 'h' and hold.flag ~= 'p') or min_hold_left(hold) <= 0 then return remove(id) end
+  if not is_held(hold) or min_hold_left(hold) <= 0 then return remove(id) end
   hold.lease, hold.at, hold.flag, hold.owner = hold.min_hold, math.min(hold.since, now), 'k', '-'
   store(id, hold)
 end

@@ -30,7 +30,8 @@ local function join(ticket)
   if not place or (ticket and ticket < tonumber(place)) then
     call('ZADD', KEYS[2], string.format('%.0f', ticket or last_ticket_plus_one()), token)
   end
-  call('HSET', KEYS[3], token, stamp .. ' 0 ' .. ARGV[8] .. ' ' .. claim)
+  local channel = ARGV[3] == '' and ARGV[8] or ARGV[8] .. '@' .. ARGV[3]
+  call('HSET', KEYS[3], token, stamp .. ' 0 ' .. channel .. ' ' .. claim)
   set_queue_life()
 end
 
@@ -43,7 +44,7 @@ local function requested() return select(2, parse_waiter('0 0 - ' .. claim)) end
 
 local function acquire()
   local own, asked, channel = holds[token], requested(), ARGV[8] or ''
-  if own and (own.flag == 'k' or own.flag == 't') then
+  if own and not is_held(own) then
     unqueue(token)
     return refused('gone', 0, 0, tidy())
   end
@@ -109,7 +110,7 @@ end
 
 local function renew()
   local own = holds[token]
-  if not own or (own.flag ~= 'h' and own.flag ~= 'p') then return not_held('gone', own) end
+  if not own or not is_held(own) then return not_held('gone', own) end
   own.at, own.flag = now, 'h'
   own.lease = tonumber(ARGV[4]) or own.ttl
   if op == 'renew' and ARGV[6] and not string.find(own.who, ' #%d+$') then
@@ -123,7 +124,7 @@ end
 local function release()
   local own = holds[token]
   local answer = 'absent'
-  if own and (own.flag == 'h' or own.flag == 'p') then
+  if own and is_held(own) then
     answer = 'released'
     if ARGV[5] == '1' then remove(token) else remove_or_cool_down(token, own) end
     count_all()
@@ -161,8 +162,7 @@ if recorded then
   -- Raises the hold's fence, unless a larger one was granted since.
   raise_own = function(fence)
     local own, last = holds[token], last_fence()
-    local inside = own and (own.flag == 'h' or own.flag == 'p')
-    if not (inside and fence) or last > tonumber(fence) then return end
+    if not (own and is_held(own) and fence) or last > tonumber(fence) then return end
     if tonumber(own.fence) < tonumber(fence) then agree(own.owner, fence) end
   end
 
@@ -174,18 +174,16 @@ if recorded then
     set_queue_life()
   end
 
-  local function is_inside(hold) return hold.flag == 'h' or hold.flag == 'p' end
-
   -- A re-entered hold may come back before the outer one, and is then stored under the inner owner.
   -- This moves it to the outer owner. The fence identifies it: all holds of one owner share a
   -- fence, and no other owner has it. An owner that is back already adopts nothing.
   local function adopt_inner(owner, fence)
     for _, hold in pairs(holds) do
-      if is_inside(hold) and hold.owner == owner then return end
+      if is_held(hold) and hold.owner == owner then return end
     end
     for id, hold in pairs(holds) do
       local below = string.sub(hold.owner, 1, #owner + 1) == owner .. '/'
-      if is_inside(hold) and below and hold.fence == fence then
+      if is_held(hold) and below and hold.fence == fence then
         hold.owner = owner
         store(id, hold)
       end
@@ -200,7 +198,7 @@ if recorded then
     adopt_inner(asked.owner, fence)
     local verdict, outer = rule(asked.owner, asked.limit, true)
     local own = holds[token]
-    if own and is_inside(own) then
+    if own and is_held(own) then
       agree(own.owner, fence)
     elseif own then
       return renew()

@@ -47,8 +47,7 @@ if recorded then
   agree = function(owner, fence)
     local largest = last_fence() < tonumber(fence)
     for id, hold in pairs(holds) do
-      local inside = hold.flag == 'h' or hold.flag == 'p'
-      if inside and hold.owner == owner then
+      if is_held(hold) and hold.owner == owner then
         if hold.fence ~= fence then
           hold.fence = fence
           store(id, hold)

@@ -23,14 +23,111 @@ class ClusterRouter::RoutedCall {
   }
 
  private:
-  NodeAddress next_stop();
-  CallOptions share() const;
-  bool arrives(const Try& attempt);
-  bool is_served(const NodeAddress& place, RedisClient& node, const Try& attempt);
-  void follow(const Redirection& redirection, const Error& error, const NodeAddress& place);
-  void look_elsewhere(const Error& error, const NodeAddress& place);
-  bool refreshed(const NodeAddress& avoided);
-  void pause_after(const Error& error);
+  NodeAddress next_stop() {
+    if (asked_over_) return *asked_over_;
+    return cluster_.map_.owner(slot_).value_or(cluster_.seeds_[cluster_.seed_]);
+  }
+
+  /// The share of the time left that one node gets: if it is silent, another may answer.
+  CallOptions share() const {
+    constexpr milliseconds least{100};
+    const auto left = left_until(call_options_.deadline);
+    const std::size_t others = cluster_.map_.is_empty() ? cluster_.seeds_.size() - dead_seeds_ : 2;
+    const auto longest = std::max(left / static_cast<int>(others), std::min(left, least));
+    CallOptions part = at_most(longest, call_options_);
+    part.sent = call_options_.sent;
+    return part;
+  }
+
+  bool arrives(const Try& attempt) {
+    const NodeAddress place = next_stop();
+    RedisClient& client = cluster_.node_at(place);
+    const bool was_open = client.is_open();
+    const int links = client.links();
+    try {
+      return is_served(place, client, attempt);
+    } catch (const Error& error) {
+      // A link that is still open has brought an answer, and another node would give the same.
+      if (error.kind() != ErrorKind::unavailable || client.is_open()) throw;
+      may_be_done_ = may_be_done_ || was_open || client.links() != links;
+      look_elsewhere(error, place);
+    }
+    return false;
+  }
+
+  bool is_served(const NodeAddress& place, RedisClient& node, const Try& attempt) {
+    const int links = node.links();
+    const bool is_asked_over = std::exchange(asked_over_, std::nullopt).has_value();
+    const Reply& reply = attempt(node, share(), is_asked_over);
+    // A link that this try has opened brought a new map, if no other link has replaced it since.
+    if (node.links() != links && node.is_open() && !node.connection().answers().empty()) {
+      cluster_.learn_map(node, node.connection().answers().front(), place);
+    }
+    if (const auto redirection = redirection_in(reply)) {
+      follow(*redirection, server_error(reply, node.name()), place);
+      return false;
+    }
+    if (!is_asked_over && cluster_.map_.owner(slot_) != place) cluster_.map_.move(slot_, place);
+    return true;
+  }
+
+  void follow(const Redirection& redirection, const Error& error, const NodeAddress& place) {
+    constexpr int most_redirections = 5;
+    constexpr int usual_redirections = 2;
+    if (redirection.kind == Redirection::Kind::later) {
+      redirections_ = 0;
+      pause_after(error);
+      refreshed(place);
+      return;
+    }
+    NodeAddress to = redirection.to;
+    if (to.host.empty()) to.host = place.host;
+    const bool in_circles = ++redirections_ > most_redirections;
+    // Two nodes may disagree for a moment about the owner of a slot that has just moved.
+    if (in_circles ||
+        (redirections_ > usual_redirections && !pauses_.fits(call_options_.deadline))) {
+      throw_unavailable(cluster_.name_ +
+                        ": its nodes send each other's requests round in circles: " + error.what());
+    }
+    if (redirections_ > usual_redirections) pause(pauses_.next(), call_options_);
+    if (redirection.kind == Redirection::Kind::moved) {
+      cluster_.map_.move(slot_, to);
+    } else {
+      asked_over_ = to;
+    }
+  }
+
+  void look_elsewhere(const Error& error, const NodeAddress& place) {
+    redirections_ = 0;
+    const auto& seeds = cluster_.seeds_;
+    if (place == seeds[cluster_.seed_]) cluster_.seed_ = (cluster_.seed_ + 1) % seeds.size();
+    if (!first_trouble_) first_trouble_ = error;
+    if (cluster_.map_.is_empty()) {
+      if (++dead_seeds_ == seeds.size()) cluster_.give_up(seeds.size(), *first_trouble_);
+      return;
+    }
+    if (refreshed(place) && next_stop() != place && !std::exchange(hurried_, true)) return;
+    pause_after(error);
+  }
+
+  /// Takes at most half of the time left, since the request itself needs some.
+  bool refreshed(const NodeAddress& avoided) {
+    try {
+      cluster_.refresh(avoided, at_most(left_until(call_options_.deadline) / 2, call_options_));
+      return true;
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::interrupted) throw;
+      return false;
+    }
+  }
+
+  /// Throws the first error if no time is left: it says more than the last try, which had hardly
+  /// any time.
+  void pause_after(const Error& error) {
+    if (!first_trouble_) first_trouble_ = error;
+    if (!pauses_.fits(call_options_.deadline)) throw Error(*first_trouble_);
+    pause(pauses_.next(), call_options_);
+  }
 
   ClusterRouter& cluster_;
   int slot_;
@@ -44,114 +141,6 @@ class ClusterRouter::RoutedCall {
   bool may_be_done_ = false;
 };
 
-NodeAddress ClusterRouter::RoutedCall::next_stop() {
-  if (asked_over_) return *asked_over_;
-  return cluster_.map_.owner(slot_).value_or(cluster_.seeds_[cluster_.seed_]);
-}
-
-/// The share of the time left that one node gets: if it is silent, another may answer.
-CallOptions ClusterRouter::RoutedCall::share() const {
-  constexpr milliseconds least{100};
-  const auto left = left_until(call_options_.deadline);
-  const std::size_t others = cluster_.map_.is_empty() ? cluster_.seeds_.size() - dead_seeds_ : 2;
-  const auto longest = std::max(left / static_cast<int>(others), std::min(left, least));
-  CallOptions part = at_most(longest, call_options_);
-  part.sent = call_options_.sent;
-  return part;
-}
-
-bool ClusterRouter::RoutedCall::arrives(const Try& attempt) {
-  const NodeAddress place = next_stop();
-  RedisClient& client = cluster_.node_at(place);
-  const bool was_open = client.is_open();
-  const int links = client.links();
-  try {
-    return is_served(place, client, attempt);
-  } catch (const Error& error) {
-    // A link that is still open has brought an answer, and another node would give the same.
-    if (error.kind() != ErrorKind::unavailable || client.is_open()) throw;
-    may_be_done_ = may_be_done_ || was_open || client.links() != links;
-    look_elsewhere(error, place);
-  }
-  return false;
-}
-
-bool ClusterRouter::RoutedCall::is_served(const NodeAddress& place, RedisClient& node,
-                                          const Try& attempt) {
-  const int links = node.links();
-  const bool is_asked_over = std::exchange(asked_over_, std::nullopt).has_value();
-  const Reply& reply = attempt(node, share(), is_asked_over);
-  // A link that this try has opened brought a new map, if no other link has replaced it since.
-  if (node.links() != links && node.is_open() && !node.connection().answers().empty()) {
-    cluster_.learn_map(node, node.connection().answers().front(), place);
-  }
-  if (const auto redirection = redirection_in(reply)) {
-    follow(*redirection, server_error(reply, node.name()), place);
-    return false;
-  }
-  if (!is_asked_over && cluster_.map_.owner(slot_) != place) cluster_.map_.move(slot_, place);
-  return true;
-}
-
-void ClusterRouter::RoutedCall::follow(const Redirection& redirection, const Error& error,
-                                       const NodeAddress& place) {
-  constexpr int most_redirections = 5;
-  constexpr int usual_redirections = 2;
-  if (redirection.kind == Redirection::Kind::later) {
-    redirections_ = 0;
-    pause_after(error);
-    refreshed(place);
-    return;
-  }
-  NodeAddress to = redirection.to;
-  if (to.host.empty()) to.host = place.host;
-  const bool in_circles = ++redirections_ > most_redirections;
-  // Two nodes may disagree for a moment about the owner of a slot that has just moved.
-  if (in_circles || (redirections_ > usual_redirections && !pauses_.fits(call_options_.deadline))) {
-    throw Error(ErrorKind::unavailable,
-                cluster_.name_ +
-                    ": its nodes send each other's requests round in circles: " + error.what());
-  }
-  if (redirections_ > usual_redirections) pause(pauses_.next(), call_options_);
-  if (redirection.kind == Redirection::Kind::moved) {
-    cluster_.map_.move(slot_, to);
-  } else {
-    asked_over_ = to;
-  }
-}
-
-void ClusterRouter::RoutedCall::look_elsewhere(const Error& error, const NodeAddress& place) {
-  redirections_ = 0;
-  const auto& seeds = cluster_.seeds_;
-  if (place == seeds[cluster_.seed_]) cluster_.seed_ = (cluster_.seed_ + 1) % seeds.size();
-  if (!first_trouble_) first_trouble_ = error;
-  if (cluster_.map_.is_empty()) {
-    if (++dead_seeds_ == seeds.size()) cluster_.give_up(seeds.size(), *first_trouble_);
-    return;
-  }
-  if (refreshed(place) && next_stop() != place && !std::exchange(hurried_, true)) return;
-  pause_after(error);
-}
-
-/// Takes at most half of the time left, since the request itself needs some.
-bool ClusterRouter::RoutedCall::refreshed(const NodeAddress& avoided) {
-  try {
-    cluster_.refresh(avoided, at_most(left_until(call_options_.deadline) / 2, call_options_));
-    return true;
-  } catch (const Error& error) {
-    if (error.kind() == ErrorKind::interrupted) throw;
-    return false;
-  }
-}
-
-/// Throws the first error if no time is left: it says more than the last try, which had hardly any
-/// time.
-void ClusterRouter::RoutedCall::pause_after(const Error& error) {
-  if (!first_trouble_) first_trouble_ = error;
-  if (!pauses_.fits(call_options_.deadline)) throw Error(*first_trouble_);
-  pause(pauses_.next(), call_options_);
-}
-
 ClusterRouter::ClusterRouter(std::vector<Endpoint> seeds, RedisTerms terms)
     : terms_(std::move(terms)), login_(seeds.front()), name_(deployment_name("cluster", seeds)) {
   terms_.may_move = true;
@@ -161,11 +150,9 @@ ClusterRouter::ClusterRouter(std::vector<Endpoint> seeds, RedisTerms terms)
 RedisClient& ClusterRouter::node_at(const NodeAddress& place) {
   auto& node = nodes_[place];
   if (!node) {
-    Endpoint endpoint = login_;
-    endpoint.host = place.host;
-    endpoint.port = place.port;
-    node = std::make_unique<RedisClient>(std::make_unique<FixedEndpoint>(endpoint), terms_,
-                                         LinkQuestions{{{"CLUSTER", "SLOTS"}}, false});
+    node =
+        std::make_unique<RedisClient>(std::make_unique<FixedEndpoint>(endpoint_at(login_, place)),
+                                      terms_, LinkQuestions{{{"CLUSTER", "SLOTS"}}, false});
   }
   return *node;
 }
@@ -201,8 +188,8 @@ void ClusterRouter::learn_map(RedisClient& node, const Reply& reply, const NodeA
   if (reply.text.find("cluster support disabled") == std::string::npos) return;
   // Its other replies on this link are void, too.
   node.close();
-  throw Error(ErrorKind::unavailable,
-              node.name() + ": it is not a node of a Cluster: write redis:// for a single server");
+  throw_unavailable(node.name() +
+                    ": it is not a node of a Cluster: write redis:// for a single server");
 }
 
 void ClusterRouter::refresh(const std::optional<NodeAddress>& avoided,
@@ -293,9 +280,8 @@ std::vector<Reply> ClusterRouter::read(const std::vector<std::string>& keys,
 void ClusterRouter::visit_all(const CallOptions& call_options, const Visit& visit) {
   refresh(std::nullopt, at_most(silence_of_a_dead_server, call_options));
   if (const int unserved = map_.unserved(); unserved > 0) {
-    throw Error(ErrorKind::unavailable,
-                name_ + ": " + std::to_string(unserved) +
-                    " of its slots have no node, so nobody can tell all locks");
+    throw_unavailable(name_ + ": " + std::to_string(unserved) +
+                      " of its slots have no node, so nobody can tell all locks");
   }
   for (const NodeAddress& master : map_.masters()) visit(node_at(master));
 }

@@ -11,6 +11,13 @@
 
 namespace dlock {
 
+Endpoint endpoint_at(const Endpoint& like, const NodeAddress& address) {
+  Endpoint endpoint = like;
+  endpoint.host = address.host;
+  endpoint.port = address.port;
+  return endpoint;
+}
+
 std::optional<NodeAddress> announced(std::string_view host, std::string_view port) {
   constexpr std::size_t longest_host = 253;
   const bool plain = std::all_of(host.begin(), host.end(), [](char c) {
@@ -26,22 +33,6 @@ namespace {
 
 /// After this time the next sentinel is asked.
 constexpr milliseconds longest_silence{1000};
-
-/// The sentinels in the reply to SENTINEL SENTINELS, a list of fields and values for each. Empty if
-/// the user is denied the command.
-std::vector<NodeAddress> sentinels_in(const Reply& reply) {
-  std::vector<NodeAddress> found;
-  for (const Reply& fields : reply.items) {
-    std::string_view host;
-    std::string_view port;
-    for (std::size_t i = 0; i + 1 < fields.items.size(); i += 2) {
-      if (fields.items[i].text == "ip") host = fields.items[i + 1].text;
-      if (fields.items[i].text == "port") port = fields.items[i + 1].text;
-    }
-    if (auto one = announced(host, port)) found.push_back(std::move(*one));
-  }
-  return found;
-}
 
 }  // namespace
 
@@ -62,10 +53,9 @@ Endpoint SentinelResolver::find(const CallOptions& call_options) {
     const auto longest = not_asked == 1 ? std::max(longest_silence, left / 2) : longest_silence;
     const auto until = later(BootClock::now(), std::min(left / not_asked, longest));
     try {
-      const auto answer = ask(sentinels_[i], {until, call_options.cancel_fd});
+      auto master = ask(Endpoint(sentinels_[i]), {until, call_options.cancel_fd});
       std::swap(sentinels_[0], sentinels_[i]);
-      learn(answer.others);
-      return answer.master;
+      return master;
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::interrupted) throw;
       troubles.push_back(error);
@@ -84,8 +74,7 @@ void SentinelResolver::came_to_nothing() {
   std::rotate(sentinels_.begin(), std::next(sentinels_.begin()), sentinels_.end());
 }
 
-SentinelResolver::Answer SentinelResolver::ask(const Endpoint& sentinel,
-                                               const CallOptions& call_options) {
+Endpoint SentinelResolver::ask(const Endpoint& sentinel, const CallOptions& call_options) {
   RedisConnection connection(std::make_unique<FixedEndpoint>(sentinel));
   const Request requests[] = {{"SENTINEL", "get-master-addr-by-name", master_name_},
                               {"SENTINEL", "sentinels", master_name_}};
@@ -93,27 +82,30 @@ SentinelResolver::Answer SentinelResolver::ask(const Endpoint& sentinel,
   const Reply& address = replies[0];
   if (address.is_error()) throw server_error(address, sentinel.name());
   if (!address.is_array(2)) {
-    throw Error(ErrorKind::unavailable,
-                sentinel.name() + ": it knows no master named " + master_name_);
+    throw_unavailable(sentinel.name() + ": it knows no master named " + master_name_);
   }
   const std::string& host = address.items[0].text;
   const std::string& port = address.items[1].text;
   const auto named = announced(host, port);
   if (!named) {
-    throw Error(ErrorKind::unavailable, sentinel.name() + ": it names a master that cannot be: \"" +
-                                            escaped(host) + "\" port \"" + escaped(port) + "\"");
+    throw_unavailable(sentinel.name() + ": it names a master that cannot be: \"" + escaped(host) +
+                      "\" port \"" + escaped(port) + "\"");
   }
-  Answer answer{master_, sentinels_in(replies[1])};
-  answer.master.host = named->host;
-  answer.master.port = named->port;
-  return answer;
+  learn(sentinel, replies[1]);
+  return endpoint_at(master_, *named);
 }
 
-void SentinelResolver::learn(const std::vector<NodeAddress>& others) {
-  for (const NodeAddress& each : others) {
-    Endpoint sentinel = sentinels_.front();
-    sentinel.host = each.host;
-    sentinel.port = each.port;
+void SentinelResolver::learn(const Endpoint& asked, const Reply& reply) {
+  for (const Reply& fields : reply.items) {
+    std::string_view host;
+    std::string_view port;
+    for (std::size_t i = 0; i + 1 < fields.items.size(); i += 2) {
+      if (fields.items[i].text == "ip") host = fields.items[i + 1].text;
+      if (fields.items[i].text == "port") port = fields.items[i + 1].text;
+    }
+    const auto address = announced(host, port);
+    if (!address) continue;
+    Endpoint sentinel = endpoint_at(asked, *address);
     const bool known =
         std::find(sentinels_.begin(), sentinels_.end(), sentinel) != sentinels_.end();
     if (!known) sentinels_.push_back(std::move(sentinel));

@@ -12,12 +12,17 @@
 
 namespace dlock {
 
+struct Reply;
+
 /// The address of a server, as another server announced it.
 struct NodeAddress {
   std::string host;
   int port = 0;
   auto operator<=>(const NodeAddress&) const = default;
 };
+
+/// The server at `address`, with the login of `like`.
+Endpoint endpoint_at(const Endpoint& like, const NodeAddress& address);
 
 /// Checks the host and port that a sentinel or a Cluster node names. The text is foreign, so only a
 /// possible host name or address and a port are accepted.
@@ -68,13 +73,11 @@ class SentinelResolver final : public EndpointResolver {
   std::string name() const override { return name_; }
 
  private:
-  struct Answer {
-    Endpoint master;
-    std::vector<NodeAddress> others;  ///< other sentinels that watch the master
-  };
-  Answer ask(const Endpoint& sentinel, const CallOptions& call_options);
-  /// Adds sentinels, since all of the URL's may be replaced while a lock is held.
-  void learn(const std::vector<NodeAddress>& others);
+  /// Returns the master.
+  Endpoint ask(const Endpoint& sentinel, const CallOptions& call_options);
+  /// Adds the sentinels in a reply to SENTINEL SENTINELS, since all of the URL's may be replaced
+  /// while a lock is held. They have the login of `asked`.
+  void learn(const Endpoint& asked, const Reply& reply);
 
   std::vector<Endpoint> sentinels_;  ///< the one that answered last is first
   std::string master_name_;

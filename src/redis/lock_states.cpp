@@ -52,7 +52,7 @@ const Reply& checked(const Reply& reply) {
 }
 
 std::int64_t server_now(const Reply& time) {
-  if (!checked(time).is_array(2)) throw Error(ErrorKind::unavailable, "it answered no time");
+  if (!checked(time).is_array(2)) throw_unavailable("it answered no time");
   constexpr std::int64_t us_a_second = 1'000'000;
   constexpr std::int64_t largest_second = 9'000'000'000;  // of the year 2255
   return server_number(time.items[0].text, largest_second) * us_a_second +

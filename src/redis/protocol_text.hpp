@@ -46,13 +46,6 @@ Who parse_who(std::string_view text);
 /// ` #pid`: appended to `who` once the pid of its command is known; empty for 0.
 std::string packed_command(pid_t command_pid);
 
-/// The first arguments of a script `operation` that takes a whole claim.
-std::vector<std::string> claim_arguments(const std::string& operation, const Claim& claim);
-
-/// The arguments of `renew`; only a node of a quorum takes a fence.
-std::vector<std::string> renewal_arguments(const Claim& claim, std::optional<milliseconds> ttl,
-                                           std::optional<Fence> granted);
-
 /// A value of the holds hash.
 struct StoredHold {
   Hold hold;
@@ -86,13 +79,10 @@ microseconds server_clock(std::string_view text);
 /// Read the script's answer item by item. They throw Error{unavailable} if the script gives no such
 /// answer.
 [[noreturn]] void unexpected_answer();
-const Reply& item(const Reply& reply, std::size_t i);
-std::string_view word(const Reply& reply, std::size_t i);
-std::int64_t number(const Reply& reply, std::size_t i);
-milliseconds span(const Reply& reply, std::size_t i);
-
-/// Splits a reply of one line at its blanks into a list of items.
-Reply in_items(Reply reply);
+const Reply& reply_item(const Reply& reply, std::size_t i);
+std::string_view reply_text(const Reply& reply, std::size_t i);
+std::int64_t reply_number(const Reply& reply, std::size_t i);
+milliseconds reply_ms(const Reply& reply, std::size_t i);
 
 /// The holds in a reply from `first` on; `now` is the server's clock.
 std::vector<Holder> holders_from(const Reply& reply, std::size_t first, std::int64_t now);

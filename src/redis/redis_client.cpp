@@ -5,7 +5,6 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "redis/protocol_text.hpp"
 
 namespace dlock {
 
@@ -71,8 +70,11 @@ ScriptReply RedisClient::run_once(const ScriptRun& run, bool by_text, bool sent_
   for (const Reply& reply : replies) {
     if (reply.is_error() && !reply.is_error("EXECABORT")) return {reply, sent_twice, server, here};
   }
-  if (!replies.back().is_array(2)) connection_.close();
-  return {in_items(item(replies.back(), 1)), sent_twice, server, here};
+  if (!replies.back().is_array(2)) {
+    connection_.close();
+    throw_unavailable("it did not answer EXEC with a list of two");
+  }
+  return {in_items(std::move(replies.back().items[1])), sent_twice, server, here};
 }
 
 std::vector<Reply> RedisClient::read_here(const std::vector<Request>& requests,
@@ -104,7 +106,7 @@ std::variant<ChannelMessage, Wake::Reason> RedisClient::next_message(const std::
                                                                      Deadline until,
                                                                      int cancel_fd) {
   if (subscribed_ != channel) {
-    throw Error(ErrorKind::unavailable, name() + ": another request has ended the listening");
+    throw_unavailable(name() + ": another request has ended the listening");
   }
   try {
     while (auto message = connection_.next_message({until, cancel_fd})) {

@@ -42,7 +42,7 @@ decltype(auto) named(const std::string& name, const Body& body) {
 void look_at_the_clock(const CallOptions& call_options) {
   if (readable(call_options.cancel_fd)) throw_interrupted();
   if (call_options.deadline != never && BootClock::now() >= call_options.deadline) {
-    throw Error(ErrorKind::unavailable, "no whole answer in time");
+    throw_unavailable("no whole answer in time");
   }
 }
 
@@ -174,7 +174,7 @@ void RedisConnection::check_in_step() {
   while (auto reply = link_->reader.next()) {
     if (take_message(*reply)) continue;
     if (link_->pending_replies == 0) {
-      throw Error(ErrorKind::unavailable, "it sent a reply nobody asked for");
+      throw_unavailable("it sent a reply nobody asked for");
     }
     --link_->pending_replies;
     take_pending(std::move(*reply));
@@ -185,7 +185,7 @@ bool RedisConnection::take_message(Reply& reply) {
   if (!reply.is_array(3) || reply.items[0].text != "message") return false;
   constexpr std::size_t most_messages = 1000;
   if (link_->inbox.size() >= most_messages) {
-    throw Error(ErrorKind::unavailable, "it sends messages without end");
+    throw_unavailable("it sends messages without end");
   }
   // The message about a tracked key is a list with the key's name.
   Reply& said = reply.items[2].items.empty() ? reply.items[2] : reply.items[2].items[0];
@@ -208,7 +208,7 @@ Reply RedisConnection::next_reply(const CallOptions& call_options) {
 
 std::optional<Published> RedisConnection::next_message(const CallOptions& call_options) {
   return named(route_->name(), [&]() -> std::optional<Published> {
-    if (!is_open()) throw Error(ErrorKind::unavailable, "the connection broke");
+    if (!is_open()) throw_unavailable("the connection broke");
     try {
       for (check_in_step(); link_->inbox.empty(); check_in_step()) {
         if (left_until(call_options.deadline) == milliseconds(0)) return std::nullopt;

@@ -45,36 +45,34 @@ class RedisMember::Client final : public RedisClient {
   std::optional<bool> durable;
 
  private:
-  void check_link() override;
+  void check_link() override {
+    if (checked_ == links()) return;
+    const Reply& info = connection().answers().at(0);
+    if (info.is_error("NOPERM")) {
+      const char* why =
+          ": the user may not use INFO, which tells whether a server of several has "
+          "lost its memory: its ACL needs +info";
+      throw Error(ErrorKind::denied, name() + why);
+    }
+    if (info.is_error()) throw server_error(info, name());
+    if (info_field(info.text, "redis_mode") == "cluster") {
+      throw_unavailable(name() +
+                        ": it is a node of a Cluster, which cannot be one of several servers");
+    }
+    const std::string run_id = info_field(info.text, "run_id");
+    if (run_id.empty() || run_id.find(' ') != std::string::npos) {
+      throw_unavailable(name() + ": INFO does not tell its run_id");
+    }
+    standing.process = run_id;
+    const std::string clock = info_field(info.text, "server_time_usec");
+    const auto [sent, received] = connection().answered_between();
+    if (!clock.empty()) standing.clock = {server_clock(clock), sent, received};
+    durable = durable_by(connection().answers().at(1));
+    checked_ = links();
+  }
 
   int checked_ = 0;  ///< the number of the link that was read
 };
-
-void RedisMember::Client::check_link() {
-  if (checked_ == links()) return;
-  const Reply& info = connection().answers().at(0);
-  if (info.is_error("NOPERM")) {
-    throw Error(ErrorKind::denied,
-                name() +
-                    ": the user may not use INFO, which tells whether a server of several has lost "
-                    "its memory: its ACL needs +info");
-  }
-  if (info.is_error()) throw server_error(info, name());
-  if (info_field(info.text, "redis_mode") == "cluster") {
-    throw Error(ErrorKind::unavailable,
-                name() + ": it is a node of a Cluster, which cannot be one of several servers");
-  }
-  const std::string run_id = info_field(info.text, "run_id");
-  if (run_id.empty() || run_id.find(' ') != std::string::npos) {
-    throw Error(ErrorKind::unavailable, name() + ": INFO does not tell its run_id");
-  }
-  standing.process = run_id;
-  const std::string clock = info_field(info.text, "server_time_usec");
-  const auto [sent, received] = connection().answered_between();
-  if (!clock.empty()) standing.clock = {server_clock(clock), sent, received};
-  durable = durable_by(connection().answers().at(1));
-  checked_ = links();
-}
 
 RedisMember::RedisMember(const Endpoint& server, const std::string& prefix, LinkListener on_link)
     : RedisMember(server,
@@ -91,8 +89,8 @@ ScriptReply RedisMember::send(const ScriptRun& run, const CallOptions& call_opti
   const Deadline sent = BootClock::now();
   ScriptReply reply = send_to_recorded(run, call_options);
   // A new link has measured the clock itself, in a shorter round trip.
-  if (!reply.is_error() && word(reply, 0) == "refused" && client_.links() == link) {
-    client_.standing.clock = {server_clock(word(reply, 7)), sent, BootClock::now()};
+  if (!reply.is_error() && reply_text(reply, 0) == "refused" && client_.links() == link) {
+    client_.standing.clock = {server_clock(reply_text(reply, 7)), sent, BootClock::now()};
   }
   return reply;
 }
@@ -107,7 +105,7 @@ ScriptReply RedisMember::send_to_recorded(const ScriptRun& run, const CallOption
   // Only an acquire depends on the recorded process: a hold that was found, renewed or released
   // stays so.
   if (run.arguments.front() != "acquire") return reply;
-  if (word(reply, 0) == "granted" && client_.standing.quarantined_for > milliseconds(0)) {
+  if (reply_text(reply, 0) == "granted" && client_.standing.quarantined_for > milliseconds(0)) {
     send_beside(run, {"release", run.arguments[1], "", "0", "1", "0"}, call_options);
   }
   // The request is also repeated to subscribe again: the requests in between have ended the
@@ -132,7 +130,7 @@ bool RedisMember::take_standing(Reply& reply) {
   if (!reply.is_array(2)) unexpected_answer();
   const std::string recorded = std::move(reply.items.back().text);
   reply.items.pop_back();
-  client_.standing.quarantined_for = span(reply, reply.items.size() - 1);
+  client_.standing.quarantined_for = reply_ms(reply, reply.items.size() - 1);
   reply.items.pop_back();
   const std::string process = client_.standing.process + "/";
   if (!client_.durable) return recorded.starts_with(process);
@@ -140,10 +138,9 @@ bool RedisMember::take_standing(Reply& reply) {
 }
 
 void RedisMember::memory_lost() const {
-  throw Error(ErrorKind::unavailable,
-              name() +
-                  ": what was written to it a moment ago is gone: its memory is not to be "
-                  "relied upon");
+  throw_unavailable(name() +
+                    ": what was written to it a moment ago is gone: its memory is not to be "
+                    "relied upon");
 }
 
 }  // namespace dlock

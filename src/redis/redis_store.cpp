@@ -19,7 +19,43 @@ namespace {
 std::optional<Who> evictor_in(const Reply& reply) {
   constexpr std::size_t place_of_who = 2;
   if (reply.items.size() <= place_of_who) return std::nullopt;
-  return parse_who(word(reply, place_of_who));
+  return parse_who(reply_text(reply, place_of_who));
+}
+
+/// The first arguments of an `operation` that takes a whole claim.
+std::vector<std::string> claim_arguments(const std::string& operation, const Claim& claim) {
+  return {operation, claim.token.text, packed_claim(claim), std::to_string(claim.floor.count()),
+          std::to_string(std::max(claim.ttl, claim.floor).count())};
+}
+
+/// `proposal`: the fence that a client of a quorum proposes.
+std::vector<std::string> acquire_arguments(const Claim& claim, const Ask& ask,
+                                           const std::string& channel,
+                                           const std::optional<Fence>& proposal) {
+  auto arguments = claim_arguments("acquire", claim);
+  const bool has_ticket = ask.ticket && (ask.wait || proposal);
+  if (ask.wait || proposal || claim.latest) {
+    arguments.push_back(has_ticket ? std::to_string(ask.ticket->value) : "");
+    arguments.push_back(channel);
+  }
+  if (proposal || claim.latest) {
+    arguments.push_back(proposal ? std::to_string(proposal->value) : "-");
+  }
+  if (claim.latest) arguments.emplace_back("latest");
+  return arguments;
+}
+
+/// The arguments of `renew`; only a node of a quorum takes a fence.
+std::vector<std::string> renewal_arguments(const Claim& claim, std::optional<milliseconds> ttl,
+                                           std::optional<Fence> granted) {
+  std::vector<std::string> arguments{"renew", claim.token.text,
+                                     ttl ? std::to_string(ttl->count()) : ""};
+  const pid_t command_pid = claim.who.command_pid;
+  if (granted || command_pid != 0) {
+    arguments.push_back(granted ? std::to_string(granted->value) : "");
+  }
+  if (command_pid != 0) arguments.push_back(packed_command(command_pid));
+  return arguments;
 }
 
 }  // namespace
@@ -107,63 +143,40 @@ void RedisStore::note_answered(const Asked& asked) {
 }
 
 void RedisStore::tidy(const LockKey& key, std::int64_t more, const CallOptions& call_options) {
-  ScriptReply reply;
   try {
-    std::int64_t left = more;
-    // A server that always reports more is left at the deadline.
-    while (left != 0 && left_until(call_options.deadline) > milliseconds(0)) {
-      reply = call(key, {"tidy", ""}, "", nullptr, call_options);
-      check(key, reply);
-      left = number(reply, 1);
+    while (more != 0 && left_until(call_options.deadline) > milliseconds(0)) {
+      more = reply_number(run(key, {"tidy", ""}, call_options), 1);
     }
   } catch (const Error&) {
-    if (reply.link.client != nullptr) reply.link.client->close();
+    // This helps only other clients, which will ask again.
   }
 }
 
 Answer RedisStore::acquire_with(const std::optional<Fence>& proposal, const Claim& claim,
                                 const Ask& ask, const CallOptions& call_options) {
-  bool more = true;
-  while (true) {
-    Answer answer = ask_once(proposal, claim, ask, call_options, more);
-    const auto* refusal = std::get_if<Refusal>(&answer);
-    const bool time_is_up = left_until(call_options.deadline) == milliseconds(0);
-    if (!more || time_is_up || refusal == nullptr || refusal->why != Refusal::Reason::held) {
-      return answer;
-    }
-  }
-}
-
-Answer RedisStore::ask_once(const std::optional<Fence>& proposal, const Claim& claim,
-                            const Ask& ask, const CallOptions& call_options, bool& more) {
   const std::string channel = ask.wait ? channel_of(claim.token) : "";
-  auto arguments = claim_arguments("acquire", claim);
-  const bool has_ticket = ask.ticket && (ask.wait || proposal);
-  if (ask.wait || proposal || claim.latest) {
-    arguments.push_back(has_ticket ? std::to_string(ask.ticket->value) : "");
-    arguments.push_back(channel);
-  }
-  if (proposal || claim.latest) {
-    arguments.push_back(proposal ? std::to_string(proposal->value) : "-");
-  }
-  if (claim.latest) arguments.emplace_back("latest");
+  const auto arguments = acquire_arguments(claim, ask, channel, proposal);
   const Asked asked{claim.key, claim.token};
-  LinkId& unanswered = note_asked(asked);
-  const Deadline sent = BootClock::now();
-  const ScriptReply reply =
-      call(claim.key, arguments, ask.asks_again ? "" : channel, &unanswered, call_options);
-  note_answered(asked);
-  check(claim.key, reply);
-  if (word(reply, 0) == "granted") {
-    more = false;
-    replicate(claim.key, reply.link, call_options);
-    tidy(claim.key, number(reply, 2), call_options);
-    return Grant{server_fence(word(reply, 1)), Lease{claim.ttl, valid_until(sent, claim.ttl)}};
+  while (true) {
+    LinkId& unanswered = note_asked(asked);
+    const Deadline sent = BootClock::now();
+    const ScriptReply reply =
+        call(claim.key, arguments, ask.asks_again ? "" : channel, &unanswered, call_options);
+    note_answered(asked);
+    check(claim.key, reply);
+    if (reply_text(reply, 0) == "granted") {
+      replicate(claim.key, reply.link, call_options);
+      tidy(claim.key, reply_number(reply, 2), call_options);
+      return Grant{server_fence(reply_text(reply, 1)),
+                   Lease{claim.ttl, valid_until(sent, claim.ttl)}};
+    }
+    if (reply_text(reply, 0) != "refused") unexpected_answer();
+    last_answer_ = {{sent, server_clock(reply_text(reply, 7))}, reply.link, reply.server};
+    Refusal refusal = refusal_from(reply);
+    const bool more = reply_number(reply, 8) != 0;
+    const bool time_is_up = left_until(call_options.deadline) == milliseconds(0);
+    if (!more || time_is_up || refusal.why != Refusal::Reason::held) return refusal;
   }
-  if (word(reply, 0) != "refused") unexpected_answer();
-  more = number(reply, 8) != 0;
-  last_answer_ = {{sent, server_clock(word(reply, 7))}, reply.link, reply.server};
-  return refusal_from(reply);
 }
 
 Wake RedisStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
@@ -215,7 +228,7 @@ Fence RedisStore::record_max(const LockKey& resource, Fence fence,
   check(resource, reply);
   if (reply.kind != Reply::Kind::array) unexpected_answer();
   if (!reply.items.empty()) {
-    const Fence largest{server_number(word(reply, 0), largest_fence)};
+    const Fence largest{server_number(reply_text(reply, 0), largest_fence)};
     if (largest < fence) unexpected_answer();
     return largest;
   }
@@ -248,20 +261,20 @@ Renewed RedisStore::renew_with(const std::vector<std::string>& arguments, const 
   const LockKey& key = asked.first;
   const Deadline sent = BootClock::now();
   const ScriptReply reply = run(key, arguments, call_options, unanswered);
-  if (word(reply, 0) == "gone") {
-    tidy(key, number(reply, 1), call_options);
+  if (reply_text(reply, 0) == "gone") {
+    tidy(key, reply_number(reply, 1), call_options);
     return {std::nullopt, evictor_in(reply)};
   }
-  if (word(reply, 0) != "renewed") unexpected_answer();
-  milliseconds lease = span(reply, 1);
+  if (reply_text(reply, 0) != "renewed") unexpected_answer();
+  milliseconds lease = reply_ms(reply, 1);
   // The script never grants a longer lease; with one, the command would run on unrenewed.
   if (ttl > milliseconds(0)) lease = std::min(lease, ttl);
   known_.insert(asked);
   // Otherwise a replica that is promoted would end the lease before the holder does.
   replicate(key, reply.link, call_options);
-  tidy(key, number(reply, 4), call_options);
-  return {Grant{server_fence(word(reply, 2)), Lease{lease, valid_until(sent, lease)}, true,
-                Limit{number(reply, 3)}}};
+  tidy(key, reply_number(reply, 4), call_options);
+  return {Grant{server_fence(reply_text(reply, 2)), Lease{lease, valid_until(sent, lease)}, true,
+                Limit{reply_number(reply, 3)}}};
 }
 
 ReleaseResult RedisStore::release(const Claim& claim, const ReleaseOptions& how,
@@ -296,9 +309,9 @@ std::pair<ReleaseResult, LinkId> RedisStore::release_once(const Asked& asked, Re
                       std::to_string(tombstone_life.count())});
   }
   const ScriptReply reply = run(key, arguments, call_options);
-  const auto said = word(reply, 0);
+  const auto said = reply_text(reply, 0);
   if (said != "released" && said != "left" && said != "absent") unexpected_answer();
-  tidy(key, number(reply, 1), call_options);
+  tidy(key, reply_number(reply, 1), call_options);
   if (said == "released") return {{Released::yes}, reply.link};
   if (said == "left") return {{Released::left_queue}, reply.link};
   const auto evictor = evictor_in(reply);
@@ -326,8 +339,8 @@ std::vector<Holder> RedisStore::evict_seen(const LockKey& key, const std::vector
   const auto fences =
       joined(seen, " ", [](const Holder& each) { return std::to_string(each.fence.value); });
   const ScriptReply reply = run(key, {"force", "", fences, packed_who(by)}, call_options);
-  tidy(key, number(reply, 2), call_options);
-  auto evicted = holders_from(reply, 3, number(reply, 1));
+  tidy(key, reply_number(reply, 2), call_options);
+  auto evicted = holders_from(reply, 3, reply_number(reply, 1));
   return evicted.empty() && reply.sent_twice ? seen : evicted;
 }
 
@@ -336,16 +349,6 @@ LatchState RedisStore::open_latch(const LockKey& key, const LatchTerms& terms,
   const std::vector<std::string> arguments{"open", std::to_string(terms.count),
                                            std::to_string(terms.ttl.count())};
   return ask_latch(key, arguments, false, call_options).value_or(LatchState());
-}
-
-std::optional<LatchState> RedisStore::arrive(const LockKey& key, const ArrivalId& id,
-                                             const CallOptions& call_options) {
-  return ask_latch(key, {"arrive", id.text}, false, call_options);
-}
-
-std::optional<LatchState> RedisStore::look_at_latch(const LockKey& key, bool listen,
-                                                    const CallOptions& call_options) {
-  return ask_latch(key, {"read"}, listen, call_options);
 }
 
 std::optional<LatchState> RedisStore::ask_latch(const LockKey& key,
@@ -390,7 +393,7 @@ std::optional<LatchState> RedisStore::latch_from(const LockKey& key,
                     ")" + redis_keys_text(terms_.prefix, key));
   }
   check(key, reply);
-  const LatchState state{number(reply, 0), number(reply, 1), span(reply, 2)};
+  const LatchState state{reply_number(reply, 0), reply_number(reply, 1), reply_ms(reply, 2)};
   return state.count > 0 ? std::optional(state) : std::nullopt;
 }
 

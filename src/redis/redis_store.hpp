@@ -52,9 +52,13 @@ class RedisStore : public Member, public Latches {
   LatchState open_latch(const LockKey& key, const LatchTerms& terms,
                         const CallOptions& call_options) override;
   std::optional<LatchState> arrive(const LockKey& key, const ArrivalId& id,
-                                   const CallOptions& call_options) override;
+                                   const CallOptions& call_options) override {
+    return ask_latch(key, {"arrive", id.text}, false, call_options);
+  }
   std::optional<LatchState> look_at_latch(const LockKey& key, bool listen,
-                                          const CallOptions& call_options) override;
+                                          const CallOptions& call_options) override {
+    return ask_latch(key, {"read"}, listen, call_options);
+  }
   Wake::Reason sleep_at_latch(const LockKey& key, Deadline until, int cancel_fd) override;
 
   Answer vote(const Claim& claim, const Ask& ask, Fence proposal,
@@ -125,8 +129,6 @@ class RedisStore : public Member, public Latches {
   /// Continues to admit waiters after a call that ran out of its budget. This helps only other
   /// clients, so its failure does not change our own answer.
   void tidy(const LockKey& key, std::int64_t more, const CallOptions& call_options);
-  Answer ask_once(const std::optional<Fence>& proposal, const Claim& claim, const Ask& ask,
-                  const CallOptions& call_options, bool& more);
   /// The grant in a waiter's message; nothing if the message's age cannot be determined.
   std::optional<Grant> grant_told_by(std::string_view text, const LinkId& link,
                                      milliseconds ttl) const;

@@ -27,6 +27,17 @@ bool Reply::is_array(std::size_t at_least) const {
   return kind == Kind::array && items.size() >= at_least;
 }
 
+Reply in_items(Reply reply) {
+  if (reply.kind != Reply::Kind::text) return reply;
+  Reply list;
+  list.kind = Reply::Kind::array;
+  std::string_view left = reply.text;
+  while (!left.empty()) {
+    list.items.push_back({Reply::Kind::text, std::string(take_until(left, ' ')), 0, {}});
+  }
+  return list;
+}
+
 void ReplyReader::Close::operator()(redisReader* reader) const { redisReaderFree(reader); }
 
 ReplyReader::ReplyReader() {

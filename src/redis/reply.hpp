@@ -27,6 +27,9 @@ struct Reply {
   bool is_array(std::size_t at_least) const;
 };
 
+/// Splits a reply of one line at its blanks into a list of items.
+Reply in_items(Reply reply);
+
 /// Turns the bytes of a connection into replies, by hiredis. Throws Error{unavailable} once the
 /// bytes are not RESP or exceed a bound, which hiredis lacks (an array header is enough to make it
 /// allocate); the connection is then useless.

@@ -38,7 +38,7 @@ std::uint16_t crc16(std::string_view bytes) {
 }
 
 [[noreturn]] void no_map() {
-  throw Error(ErrorKind::unavailable, "its answer to CLUSTER SLOTS cannot be understood");
+  throw_unavailable("its answer to CLUSTER SLOTS cannot be understood");
 }
 
 int slot_in(const Reply& reply) {

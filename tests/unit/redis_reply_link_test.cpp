@@ -56,7 +56,7 @@ TEST_CASE("a client hears nothing on a link that took the place of the one it li
   run.channel = "c";
   const auto reply =
       client.run_script(run, {later(BootClock::now(), std::chrono::seconds(20)), -1});
-  CHECK(word(reply, 0) == "refused");
+  CHECK(reply_text(reply, 0) == "refused");
   REQUIRE(client.links() == 2);
   CHECK_THROWS_AS(client.next_message("c", later(BootClock::now(), until_heard), -1), Error);
 }

@@ -51,9 +51,9 @@ class ClusterRouter final : public RedisTransport {
 
   std::vector<Reply> read_at(int slot, const std::vector<Request>& requests,
                              const CallOptions& call_options);
-  RedisClient& node_at(const NodeAddress& place);
+  RedisClient& node_at(const NodeAddress& address);
   /// Learns from a reply to CLUSTER SLOTS; throws Error{unavailable} if it is not from a Cluster.
-  void learn_map(RedisClient& node, const Reply& reply, const NodeAddress& place);
+  void learn_map(RedisClient& node, const Reply& reply, const NodeAddress& address);
   /// Asks nodes other than `avoided` for the slot map; throws Error if none can tell it.
   void refresh(const std::optional<NodeAddress>& avoided, const CallOptions& call_options);
   [[noreturn]] void give_up(std::size_t nodes, const Error& last) const;

@@ -44,7 +44,7 @@ SentinelResolver::SentinelResolver(std::vector<Endpoint> sentinels, std::string 
       name_(deployment_name("sentinel", sentinels_) + "/" + escaped(master_name_)) {}
 
 Endpoint SentinelResolver::find(const CallOptions& call_options) {
-  std::vector<Error> troubles;
+  std::vector<Error> errors;
   for (std::size_t i = 0; i < sentinels_.size(); ++i) {
     const auto left = left_until(call_options.deadline);
     const auto not_asked = static_cast<int>(sentinels_.size() - i);
@@ -58,19 +58,19 @@ Endpoint SentinelResolver::find(const CallOptions& call_options) {
       return master;
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::interrupted) throw;
-      troubles.push_back(error);
+      errors.push_back(error);
     }
   }
   // A sentinel that refuses us says more than one that is unreachable.
-  const auto refusal = std::find_if(troubles.begin(), troubles.end(), [](const Error& error) {
+  const auto refusal = std::find_if(errors.begin(), errors.end(), [](const Error& error) {
     return error.kind() != ErrorKind::unavailable;
   });
-  const Error& worst = refusal == troubles.end() ? troubles.front() : *refusal;
-  const std::string many = "none of " + std::to_string(troubles.size()) + " sentinels is usable: ";
-  throw worst.reworded((troubles.size() > 1 ? many : "") + worst.what());
+  const Error& worst = refusal == errors.end() ? errors.front() : *refusal;
+  const std::string many = "none of " + std::to_string(errors.size()) + " sentinels is usable: ";
+  throw worst.reworded((errors.size() > 1 ? many : "") + worst.what());
 }
 
-void SentinelResolver::came_to_nothing() {
+void SentinelResolver::note_failure() {
   std::rotate(sentinels_.begin(), std::next(sentinels_.begin()), sentinels_.end());
 }
 

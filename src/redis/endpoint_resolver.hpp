@@ -38,7 +38,7 @@ class EndpointResolver {
   /// Whether the address may change: then a connection retries until its deadline.
   virtual bool may_move() const = 0;
   /// Called when the address from find() was not usable, or find() failed.
-  virtual void came_to_nothing() {}
+  virtual void note_failure() {}
   /// The name for messages; escaped, without credentials.
   virtual std::string name() const = 0;
 };
@@ -69,7 +69,7 @@ class SentinelResolver final : public EndpointResolver {
   bool may_move() const override { return true; }
   /// Moves another sentinel to the front: the first one may be cut off from the others and name a
   /// former master.
-  void came_to_nothing() override;
+  void note_failure() override;
   std::string name() const override { return name_; }
 
  private:

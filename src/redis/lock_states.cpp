@@ -40,7 +40,7 @@ void scan(RedisClient& server, const Request& narrowed, const CallOptions& call_
 namespace {
 
 /// The servers, prefix and deadline of one `inspect`.
-struct Place {
+struct Inspection {
   const std::string& prefix;
   RedisTransport& servers;
   const CallOptions& call_options;
@@ -102,25 +102,26 @@ std::optional<LatchState> latch_in(std::span<const Reply, 3> replies) {
 /// matched it.
 enum class Foreign { reported, skipped };
 
-void read_what_is_ours(const LockKey& key, Foreign foreign, const Place& place,
+void read_what_is_ours(const LockKey& key, Foreign foreign, const Inspection& inspection,
                        const std::function<void()>& read) {
   try {
     read();
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::wrong_data && foreign == Foreign::skipped) return;
     const bool foreign_data = error.kind() == ErrorKind::wrong_data;
-    throw error.reworded(place.servers.name() + ": " + escaped(key.text) + ": " + error.what() +
-                         (foreign_data ? redis_keys_text(place.prefix, key) : ""));
+    throw error.reworded(inspection.servers.name() + ": " + escaped(key.text) + ": " +
+                         error.what() +
+                         (foreign_data ? redis_keys_text(inspection.prefix, key) : ""));
   }
 }
 
 /// Appends the states of some keys, in one write.
-void add_states(std::span<const LockKey> keys, Foreign foreign, const Place& place,
+void add_states(std::span<const LockKey> keys, Foreign foreign, const Inspection& inspection,
                 std::vector<KeyState>& states) {
   std::vector<std::string> names_of_holds;
   std::vector<Request> requests;
   for (const LockKey& key : keys) {
-    const KeyNames names(place.prefix, key);
+    const KeyNames names(inspection.prefix, key);
     names_of_holds.push_back(names.holds);
     requests.push_back({"HGETALL", names.holds});
     requests.push_back({"ZRANGE", names.queue, "0", "-1", "WITHSCORES"});
@@ -132,12 +133,12 @@ void add_states(std::span<const LockKey> keys, Foreign foreign, const Place& pla
     requests.push_back({"PTTL", names.latch});
   }
   const std::size_t requests_a_key = requests.size() / keys.size();
-  const auto replies = place.servers.read(names_of_holds, requests,
-                                          at_most(silence_of_a_dead_server, place.call_options));
+  const auto replies = inspection.servers.read(
+      names_of_holds, requests, at_most(silence_of_a_dead_server, inspection.call_options));
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const auto own = std::span(replies).subspan(i * requests_a_key, requests_a_key);
     KeyState& state = states.emplace_back(KeyState{keys[i]});
-    read_what_is_ours(keys[i], foreign, place, [&] {
+    read_what_is_ours(keys[i], foreign, inspection, [&] {
       const std::int64_t now = server_now(own[3]);
       auto waiters = waiters_in(own[1], own[2], now);
       state.holders = holders_in(own[0], now);
@@ -145,30 +146,31 @@ void add_states(std::span<const LockKey> keys, Foreign foreign, const Place& pla
       const bool known = state.holders.empty() && !own[4].is_error();
       if (known) state.last = parse_last_grant(own[4].text);
     });
-    read_what_is_ours(keys[i], foreign, place, [&] { state.latch = latch_in(own.last<3>()); });
+    read_what_is_ours(keys[i], foreign, inspection, [&] { state.latch = latch_in(own.last<3>()); });
   }
 }
 
 std::vector<KeyState> states_of(std::span<const LockKey> keys, Foreign foreign,
-                                const Place& place) {
+                                const Inspection& inspection) {
   constexpr std::size_t keys_a_write = 200;
   std::vector<KeyState> states;
   for (; !keys.empty(); keys = keys.subspan(std::min(keys_a_write, keys.size()))) {
-    add_states(keys.first(std::min(keys_a_write, keys.size())), foreign, place, states);
+    add_states(keys.first(std::min(keys_a_write, keys.size())), foreign, inspection, states);
   }
   return states;
 }
 
 /// The keys that match a glob and are not named as well, sorted.
-std::vector<LockKey> find_once(const Query& query, const Place& place) {
+std::vector<LockKey> find_once(const Query& query, const Inspection& inspection) {
   std::vector<LockKey> keys;
-  place.servers.visit_all(place.call_options, [&](RedisClient& server) {
-    scan(server, {"MATCH", scan_pattern(place.prefix)}, place.call_options, [&](const auto& names) {
-      for (const std::string& name : names) {
-        const auto key = key_of(place.prefix, name);
-        if (key && matches_any(key->text, query.globs)) keys.push_back(*key);
-      }
-    });
+  inspection.servers.visit_all(inspection.call_options, [&](RedisClient& server) {
+    scan(server, {"MATCH", scan_pattern(inspection.prefix)}, inspection.call_options,
+         [&](const auto& names) {
+           for (const std::string& name : names) {
+             const auto key = key_of(inspection.prefix, name);
+             if (key && matches_any(key->text, query.globs)) keys.push_back(*key);
+           }
+         });
   });
   std::erase_if(keys, [&](const LockKey& key) {
     return std::find(query.keys.begin(), query.keys.end(), key) != query.keys.end();
@@ -181,21 +183,21 @@ std::vector<LockKey> find_once(const Query& query, const Place& place) {
 
 /// Calls find_once(), again for the whole Cluster if a node is lost meanwhile: another node will
 /// take over its slots.
-std::vector<LockKey> find(const Query& query, const Place& place) {
-  Backoff pauses = pauses_of_redis();
+std::vector<LockKey> find(const Query& query, const Inspection& inspection) {
+  Backoff backoff = backoff_of_redis();
   std::optional<Deadline> heal_by;
   while (true) {
     try {
-      return find_once(query, place);
+      return find_once(query, inspection);
     } catch (const Error& error) {
       // The call's deadline of a minute is meant for many keys: a node without a successor is given
       // up sooner.
-      if (!heal_by) heal_by = at_most(silence_of_a_dead_server, place.call_options).deadline;
-      const bool may_heal = error.kind() == ErrorKind::unavailable && place.servers.is_cluster() &&
-                            place.servers.was_reached();
-      if (!may_heal || !pauses.fits(*heal_by)) throw;
+      if (!heal_by) heal_by = at_most(silence_of_a_dead_server, inspection.call_options).deadline;
+      const bool may_heal = error.kind() == ErrorKind::unavailable &&
+                            inspection.servers.is_cluster() && inspection.servers.was_reached();
+      if (!may_heal || !backoff.fits(*heal_by)) throw;
     }
-    pause(pauses.next(), place.call_options);
+    pause(backoff.next(), inspection.call_options);
   }
 }
 
@@ -203,10 +205,10 @@ std::vector<LockKey> find(const Query& query, const Place& place) {
 
 std::vector<KeyState> inspect_locks(const Query& query, const std::string& prefix,
                                     RedisTransport& servers, const CallOptions& call_options) {
-  const Place place{prefix, servers, call_options};
-  auto states = states_of(query.keys, Foreign::reported, place);
+  const Inspection inspection{prefix, servers, call_options};
+  auto states = states_of(query.keys, Foreign::reported, inspection);
   if (query.globs.empty()) return states;
-  for (KeyState& state : states_of(find(query, place), Foreign::skipped, place)) {
+  for (KeyState& state : states_of(find(query, inspection), Foreign::skipped, inspection)) {
     if (state.in_use()) states.push_back(std::move(state));
   }
   return states;

@@ -9,9 +9,9 @@
 namespace dlock {
 
 RedisClient::RedisClient(std::unique_ptr<EndpointResolver> route, const RedisTerms& terms,
-                         LinkQuestions questions)
+                         Handshake handshake)
     : may_move_(terms.may_move),
-      connection_(std::move(route), std::move(questions), terms.on_link) {}
+      connection_(std::move(route), std::move(handshake), terms.on_link) {}
 
 ScriptReply RedisClient::run_script(const ScriptRun& run, const CallOptions& call_options) {
   ScriptReply reply = run_once(run, run.by_text, false, call_options);

@@ -106,7 +106,7 @@ struct RedisTerms {
 class RedisClient : public RedisTransport {
  public:
   RedisClient(std::unique_ptr<EndpointResolver> route, const RedisTerms& terms,
-              LinkQuestions questions = {});
+              Handshake handshake = {});
   RedisClient(const RedisClient&) = delete;
   RedisClient& operator=(const RedisClient&) = delete;
 
@@ -134,7 +134,7 @@ class RedisClient : public RedisTransport {
   const Endpoint& connect(const CallOptions& call_options) {
     return connection_.connect(call_options);
   }
-  /// For the replies to the handshake's questions, once a request was answered on the open link.
+  /// For the replies to the handshake, once a request was answered on the open link.
   const RedisConnection& connection() const { return connection_; }
 
  private:

@@ -74,7 +74,7 @@ void check_role(const Endpoint& server, const Reply& reply, bool may_move) {
 
 template <typename Body>
 auto RedisConnection::retry_until_deadline(const CallOptions& call_options, const Body& body) {
-  Backoff pauses = pauses_of_redis();
+  Backoff backoff = backoff_of_redis();
   while (true) {
     // A broken old link says nothing about the server yet.
     const bool old_link = is_open();
@@ -83,13 +83,13 @@ auto RedisConnection::retry_until_deadline(const CallOptions& call_options, cons
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::interrupted) throw;
       close();
-      if (!old_link) route_->came_to_nothing();
+      if (!old_link) route_->note_failure();
       const bool worth_it = old_link || route_->may_move();
       const bool in_time = old_link ? left_until(call_options.deadline) > milliseconds(0)
-                                    : pauses.fits(call_options.deadline);
+                                    : backoff.fits(call_options.deadline);
       if (!worth_it || error.kind() != ErrorKind::unavailable || !in_time) throw;
     }
-    if (!old_link) pause(pauses.next(), call_options);
+    if (!old_link) pause(backoff.next(), call_options);
   }
 }
 
@@ -162,7 +162,7 @@ void RedisConnection::take_pending(Reply reply) {
   if (link_->setting_up.empty()) return;
   const Request request = std::move(link_->setting_up.front());
   link_->setting_up.pop_front();
-  if (link_->setting_up.size() < questions_.requests.size()) {
+  if (link_->setting_up.size() < handshake_.requests.size()) {
     if (link_->answers.empty()) link_->answered = BootClock::now();
     link_->answers.push_back(std::move(reply));
   } else {
@@ -236,9 +236,9 @@ std::deque<Request> RedisConnection::set_up(const Endpoint& endpoint) const {
   if (endpoint.database != 0) {
     requests.push_back({"SELECT", std::to_string(endpoint.database)});
   }
-  if (route_->may_move() || questions_.only_a_master) requests.push_back({"ROLE"});
+  if (route_->may_move() || handshake_.only_a_master) requests.push_back({"ROLE"});
   requests.push_back({"CLIENT", "SETNAME", "dlock"});
-  requests.insert(requests.end(), questions_.requests.begin(), questions_.requests.end());
+  requests.insert(requests.end(), handshake_.requests.begin(), handshake_.requests.end());
   return requests;
 }
 

@@ -25,13 +25,13 @@ struct Published {
 };
 
 /// The pauses between tries at a server that moves or comes back.
-inline Backoff pauses_of_redis() { return {milliseconds(20), milliseconds(200)}; }
+inline Backoff backoff_of_redis() { return {milliseconds(20), milliseconds(200)}; }
 
 /// Called for each new link with its address and the time that connecting took.
 using LinkListener = std::function<void(const Endpoint& to, std::chrono::nanoseconds took)>;
 
 /// The requests that a connection sends on every new link, after the login.
-struct LinkQuestions {
+struct Handshake {
   std::vector<Request> requests;
   bool only_a_master = false;  ///< refuse a link to a replica
 };
@@ -42,10 +42,10 @@ struct LinkQuestions {
 /// {denied}, prefixed with the server's name.
 class RedisConnection {
  public:
-  /// If the address may move, the connection refuses a replica, whatever `questions` says.
-  explicit RedisConnection(std::unique_ptr<EndpointResolver> route, LinkQuestions questions = {},
+  /// If the address may move, the connection refuses a replica, whatever `handshake` says.
+  explicit RedisConnection(std::unique_ptr<EndpointResolver> route, Handshake handshake = {},
                            LinkListener on_link = {})
-      : route_(std::move(route)), questions_(std::move(questions)), on_link_(std::move(on_link)) {}
+      : route_(std::move(route)), handshake_(std::move(handshake)), on_link_(std::move(on_link)) {}
 
   /// Sends all commands in one write and returns one reply for each, errors included. If a
   /// cancellation interrupts it, the next exchange first reads and drops the replies still pending,
@@ -68,7 +68,7 @@ class RedisConnection {
   int links() const { return links_; }
   void close() { link_.reset(); }
   std::string name() const { return route_->name(); }
-  /// The server's replies to the questions on the open link, errors included; complete after a
+  /// The server's replies to the handshake on the open link, errors included; complete after a
   /// successful exchange.
   const std::vector<Reply>& answers() const { return link_->answers; }
   /// The open link's server answered the first question between these two moments.
@@ -90,7 +90,7 @@ class RedisConnection {
     std::size_t pending_replies = 0;  ///< replies to an interrupted exchange
     std::deque<Request>
         setting_up;              ///< the set-up's requests; the first pending replies are theirs
-    std::vector<Reply> answers;  ///< to the questions among them
+    std::vector<Reply> answers;  ///< to the requests of the Handshake
     Deadline asked{};            ///< when the set-up went out
     Deadline answered{};         ///< when the first of the answers was read
   };
@@ -114,7 +114,7 @@ class RedisConnection {
   void check_set_up(const Reply& reply, const Request& request) const;
 
   std::unique_ptr<EndpointResolver> route_;
-  const LinkQuestions questions_;
+  const Handshake handshake_;
   const LinkListener on_link_;
   std::optional<Link> link_;
   int links_ = 0;

@@ -362,7 +362,7 @@ std::optional<LatchState> RedisStore::ask_latch(const LockKey& key,
                       .arguments = arguments,
                       .channel = listen ? latch : "",
                       .unanswered = &unanswered};
-  Backoff pauses = pauses_of_redis();
+  Backoff backoff = backoff_of_redis();
   while (true) {
     unanswered = {};
     // Half of the time, so that there is some for another try; a Cluster's router retries itself.
@@ -375,9 +375,9 @@ std::optional<LatchState> RedisStore::ask_latch(const LockKey& key,
       // A server that refuses the connection has not run the script.
       const bool is_silent = unanswered.was_opened() || BootClock::now() >= answer_by;
       if (error.kind() != ErrorKind::unavailable || !is_silent ||
-          !pauses.fits(call_options.deadline))
+          !backoff.fits(call_options.deadline))
         throw;
-      pause(pauses.next(), call_options);
+      pause(backoff.next(), call_options);
       continue;
     }
     return latch_from(key, reply);

@@ -19,9 +19,9 @@
 #include "quorum/quorum_store.hpp"
 #include "quorum/threaded_node_clients.hpp"
 #include "redis/cluster_router.hpp"
-#include "redis/member_server.hpp"
+#include "redis/endpoint_resolver.hpp"
+#include "redis/redis_member.hpp"
 #include "redis/redis_store.hpp"
-#include "redis/sentinel_resolver.hpp"
 #include "sql/open_database.hpp"
 #include "zookeeper/zookeeper_backend.hpp"
 
@@ -146,7 +146,7 @@ std::unique_ptr<QuorumStore> open_quorum(const std::vector<Endpoint>& servers,
   const auto open = [servers, prefix, on_link] {
     std::vector<std::unique_ptr<Member>> members;
     for (const Endpoint& server : servers) {
-      members.push_back(redis_member(server, prefix, on_link));
+      members.push_back(std::make_unique<RedisMember>(server, prefix, on_link));
     }
     return members;
   };

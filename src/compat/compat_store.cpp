@@ -8,7 +8,7 @@
 #include "base/text.hpp"
 #include "base/wait.hpp"
 #include "compat/key_kind.hpp"
-#include "redis/server_error.hpp"
+#include "redis/reply.hpp"
 #include "redis/slot_map.hpp"
 
 namespace dlock {

@@ -10,7 +10,7 @@
 #include "compat/lock_driver.hpp"
 #include "lock/store.hpp"
 #include "redis/lock_states.hpp"
-#include "redis/server_error.hpp"
+#include "redis/reply.hpp"
 
 namespace dlock {
 namespace {
@@ -170,16 +170,14 @@ std::vector<FoundLock> all_foreign_locks(RedisTransport& servers,
   std::vector<FoundLock> found;
   servers.visit_all(call_options, [&](RedisClient& client) {
     for (const char* type : types_of_locks) {
-      Scan scan(client, {"TYPE", type}, call_options);
-      while (!scan.has_ended()) {
-        auto names = scan.next();
+      scan(client, {"TYPE", type}, call_options, [&](std::vector<std::string> names) {
         std::erase_if(names, [&](const std::string& name) { return !is_wanted(name); });
         const CallOptions one_page = at_most(silence_of_a_dead_server, call_options);
         const auto locks = foreign_locks(client, type, names, one_page);
         for (std::size_t i = 0; i < names.size(); ++i) {
           if (locks[i]) found.push_back({names[i], *locks[i]});
         }
-      }
+      });
     }
   });
   const auto by_name = [](const auto& a, const auto& b) { return a.key < b.key; };

@@ -6,7 +6,6 @@
 
 #include "lock/grant.hpp"
 #include "redis/redis_client.hpp"
-#include "redis/redis_transport.hpp"
 
 namespace dlock {
 

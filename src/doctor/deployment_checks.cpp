@@ -9,7 +9,7 @@
 #include "base/text.hpp"
 #include "doctor/finding.hpp"
 #include "doctor/redis_checks.hpp"
-#include "redis/node_address.hpp"
+#include "redis/endpoint_resolver.hpp"
 
 namespace dlock {
 namespace {

@@ -6,7 +6,7 @@
 #include "doctor/checks.hpp"
 #include "doctor/examine_redis.hpp"
 #include "doctor/redis_checks.hpp"
-#include "redis/node_address.hpp"
+#include "redis/endpoint_resolver.hpp"
 #include "redis/protocol_text.hpp"
 #include "redis/slot_map.hpp"
 

@@ -11,8 +11,8 @@
 #include "doctor/examine_redis.hpp"
 #include "local/key_file.hpp"
 #include "local/local_store.hpp"
-#include "redis/node_address.hpp"
-#include "redis/server_error.hpp"
+#include "redis/endpoint_resolver.hpp"
+#include "redis/reply.hpp"
 
 namespace dlock {
 namespace {

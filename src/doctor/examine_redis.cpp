@@ -8,7 +8,7 @@
 #include "base/wait.hpp"
 #include "doctor/checks.hpp"
 #include "doctor/rights.hpp"
-#include "redis/member_server.hpp"
+#include "redis/redis_member.hpp"
 #include "redis/redis_store.hpp"
 
 namespace dlock {
@@ -187,9 +187,9 @@ void sweep(RedisConnection& connection, const KeyNames& scratch) {
 std::optional<milliseconds> quarantined_for(const Endpoint& endpoint, const DoctorOptions& exam,
                                             const LockKey& key) {
   try {
-    const auto member = redis_member(endpoint, exam.prefix);
-    member->renew(claim_named(key, new_token(Owner{"doctor"})), {}, short_call());
-    return member->standing().quarantined_for;
+    RedisMember member(endpoint, exam.prefix);
+    member.renew(claim_named(key, new_token(Owner{"doctor"})), {}, short_call());
+    return member.standing().quarantined_for;
   } catch (const Error&) {
     return std::nullopt;
   }

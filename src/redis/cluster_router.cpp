@@ -4,196 +4,170 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "redis/server_error.hpp"
+#include "redis/reply.hpp"
 
 namespace dlock {
-namespace {
-
-RedisTerms for_nodes(RedisTerms terms) {
-  terms.may_move = true;
-  return terms;
-}
-
-std::optional<Reply> if_error(const Reply& reply) {
-  return reply.is_error() ? std::optional(reply) : std::nullopt;
-}
-
-}  // namespace
 
 /// One request's way to the node that serves it.
 class ClusterRouter::RoutedCall {
  public:
   RoutedCall(ClusterRouter& cluster, int slot, const CallOptions& call_options)
-      : cluster_(cluster), slot_(slot), call_options_(call_options), pauses_(pauses_of_redis()) {}
+      : cluster_(cluster), slot_(slot), call_options_(call_options), backoff_(backoff_of_redis()) {}
 
   /// Tries until `attempt` is answered. Returns whether the server may have executed an earlier
   /// try, too.
   bool run(const Try& attempt) {
-    while (!arrives(attempt)) {
+    while (!try_once(attempt)) {
     }
     return may_be_done_;
   }
 
  private:
-  NodeAddress next_stop();
-  CallOptions share() const;
-  bool arrives(const Try& attempt);
-  bool is_served(const NodeAddress& place, RedisClient& node, const Try& attempt);
-  void follow(const Redirection& redirection, const Error& error, const NodeAddress& place);
-  void look_elsewhere(const Error& error, const NodeAddress& place);
-  bool refreshed(const NodeAddress& avoided);
-  void pause_after(const Error& error);
+  NodeAddress next_address() {
+    if (asked_over_) return *asked_over_;
+    return cluster_.map_.owner(slot_).value_or(cluster_.seeds_[cluster_.seed_]);
+  }
+
+  /// The share of the time left that one node gets: if it is silent, another may answer.
+  CallOptions share() const {
+    constexpr milliseconds least{100};
+    const auto left = left_until(call_options_.deadline);
+    const std::size_t others = cluster_.map_.is_empty() ? cluster_.seeds_.size() - dead_seeds_ : 2;
+    const auto longest = std::max(left / static_cast<int>(others), std::min(left, least));
+    CallOptions part = at_most(longest, call_options_);
+    part.sent = call_options_.sent;
+    return part;
+  }
+
+  bool try_once(const Try& attempt) {
+    const NodeAddress address = next_address();
+    RedisClient& client = cluster_.node_at(address);
+    const bool was_open = client.is_open();
+    const int links = client.links();
+    try {
+      return is_answered(address, client, attempt);
+    } catch (const Error& error) {
+      // A link that is still open has brought an answer, and another node would give the same.
+      if (error.kind() != ErrorKind::unavailable || client.is_open()) throw;
+      may_be_done_ = may_be_done_ || was_open || client.links() != links;
+      ask_others(error, address);
+    }
+    return false;
+  }
+
+  bool is_answered(const NodeAddress& address, RedisClient& node, const Try& attempt) {
+    const int links = node.links();
+    const bool is_asked_over = std::exchange(asked_over_, std::nullopt).has_value();
+    const Reply& reply = attempt(node, share(), is_asked_over);
+    // A link that this try has opened brought a new map, if no other link has replaced it since.
+    if (node.links() != links && node.is_open() && !node.connection().answers().empty()) {
+      cluster_.learn_map(node, node.connection().answers().front(), address);
+    }
+    if (const auto redirection = redirection_in(reply)) {
+      follow(*redirection, server_error(reply, node.name()), address);
+      return false;
+    }
+    if (!is_asked_over && cluster_.map_.owner(slot_) != address) cluster_.map_.move(slot_, address);
+    return true;
+  }
+
+  void follow(const Redirection& redirection, const Error& error, const NodeAddress& address) {
+    constexpr int most_redirections = 5;
+    constexpr int usual_redirections = 2;
+    if (redirection.kind == Redirection::Kind::later) {
+      redirections_ = 0;
+      pause_after(error);
+      refreshed(address);
+      return;
+    }
+    NodeAddress to = redirection.to;
+    if (to.host.empty()) to.host = address.host;
+    const bool in_circles = ++redirections_ > most_redirections;
+    // Two nodes may disagree for a moment about the owner of a slot that has just moved.
+    if (in_circles ||
+        (redirections_ > usual_redirections && !backoff_.fits(call_options_.deadline))) {
+      throw_unavailable(cluster_.name_ +
+                        ": its nodes send each other's requests round in circles: " + error.what());
+    }
+    if (redirections_ > usual_redirections) pause(backoff_.next(), call_options_);
+    if (redirection.kind == Redirection::Kind::moved) {
+      cluster_.map_.move(slot_, to);
+    } else {
+      asked_over_ = to;
+    }
+  }
+
+  void ask_others(const Error& error, const NodeAddress& address) {
+    redirections_ = 0;
+    const auto& seeds = cluster_.seeds_;
+    if (address == seeds[cluster_.seed_]) cluster_.seed_ = (cluster_.seed_ + 1) % seeds.size();
+    if (!first_error_) first_error_ = error;
+    if (cluster_.map_.is_empty()) {
+      if (++dead_seeds_ == seeds.size()) cluster_.give_up(seeds.size(), *first_error_);
+      return;
+    }
+    const bool has_new_node = refreshed(address) && next_address() != address;
+    if (has_new_node && !std::exchange(has_hurried_, true)) return;
+    pause_after(error);
+  }
+
+  /// Takes at most half of the time left, since the request itself needs some.
+  bool refreshed(const NodeAddress& avoided) {
+    try {
+      cluster_.refresh(avoided, at_most(left_until(call_options_.deadline) / 2, call_options_));
+      return true;
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::interrupted) throw;
+      return false;
+    }
+  }
+
+  /// Throws the first error if no time is left: it says more than the last try, which had hardly
+  /// any time.
+  void pause_after(const Error& error) {
+    if (!first_error_) first_error_ = error;
+    if (!backoff_.fits(call_options_.deadline)) throw Error(*first_error_);
+    pause(backoff_.next(), call_options_);
+  }
 
   ClusterRouter& cluster_;
   int slot_;
   CallOptions call_options_;
-  Backoff pauses_;
+  Backoff backoff_;
   std::optional<NodeAddress> asked_over_;  ///< the node that an ASK named
   int redirections_ = 0;                   ///< in a row
   std::size_t dead_seeds_ = 0;
-  std::optional<Error> first_trouble_;
-  bool hurried_ = false;  ///< the slot has a new node: one retry without a pause
+  std::optional<Error> first_error_;
+  bool has_hurried_ = false;  ///< the slot has a new node: one retry without a pause
   bool may_be_done_ = false;
 };
 
-NodeAddress ClusterRouter::RoutedCall::next_stop() {
-  if (asked_over_) return *asked_over_;
-  return cluster_.map_.owner(slot_).value_or(cluster_.seeds_[cluster_.seed_]);
-}
-
-/// The share of the time left that one node gets: if it is silent, another may answer.
-CallOptions ClusterRouter::RoutedCall::share() const {
-  constexpr milliseconds least{100};
-  const auto left = left_until(call_options_.deadline);
-  const std::size_t others = cluster_.map_.is_empty() ? cluster_.seeds_.size() - dead_seeds_ : 2;
-  const auto longest = std::max(left / static_cast<int>(others), std::min(left, least));
-  CallOptions part = at_most(longest, call_options_);
-  part.sent = call_options_.sent;
-  return part;
-}
-
-bool ClusterRouter::RoutedCall::arrives(const Try& attempt) {
-  const NodeAddress place = next_stop();
-  RedisClient& client = cluster_.node_at(place);
-  const bool was_open = client.is_open();
-  const int links = client.links();
-  try {
-    return is_served(place, client, attempt);
-  } catch (const Error& error) {
-    // A link that is still open has brought an answer, and another node would give the same.
-    if (error.kind() != ErrorKind::unavailable || client.is_open()) throw;
-    may_be_done_ = may_be_done_ || was_open || client.links() != links;
-    look_elsewhere(error, place);
-  }
-  return false;
-}
-
-bool ClusterRouter::RoutedCall::is_served(const NodeAddress& place, RedisClient& node,
-                                          const Try& attempt) {
-  const int links = node.links();
-  const bool is_asked_over = std::exchange(asked_over_, std::nullopt).has_value();
-  const auto trouble = attempt(node, share(), is_asked_over ? Asking::yes : Asking::no);
-  // Only a link that this try has opened answers with a new map.
-  if (node.links() != links) cluster_.hear(node, place);
-  if (const auto redirection = trouble ? redirection_in(*trouble) : std::nullopt) {
-    follow(*redirection, server_error(*trouble, node.name()), place);
-    return false;
-  }
-  if (!is_asked_over && cluster_.map_.owner(slot_) != place) cluster_.map_.move(slot_, place);
-  return true;
-}
-
-void ClusterRouter::RoutedCall::follow(const Redirection& redirection, const Error& error,
-                                       const NodeAddress& place) {
-  constexpr int most_redirections = 5;
-  constexpr int usual_redirections = 2;
-  if (redirection.kind == Redirection::Kind::nowhere) throw error;
-  if (redirection.kind == Redirection::Kind::later) {
-    redirections_ = 0;
-    pause_after(error);
-    refreshed(place);
-    return;
-  }
-  NodeAddress to = redirection.to;
-  if (to.host.empty()) to.host = place.host;
-  const bool in_circles = ++redirections_ > most_redirections;
-  // Two nodes may disagree for a moment about the owner of a slot that has just moved.
-  if (in_circles || (redirections_ > usual_redirections && !pauses_.fits(call_options_.deadline))) {
-    throw Error(ErrorKind::unavailable,
-                cluster_.name_ +
-                    ": its nodes send each other's requests round in circles: " + error.what());
-  }
-  if (redirections_ > usual_redirections) pause(pauses_.next(), call_options_);
-  if (redirection.kind == Redirection::Kind::moved) {
-    cluster_.map_.move(slot_, to);
-  } else {
-    asked_over_ = to;
-  }
-}
-
-void ClusterRouter::RoutedCall::look_elsewhere(const Error& error, const NodeAddress& place) {
-  redirections_ = 0;
-  const auto& seeds = cluster_.seeds_;
-  if (place == seeds[cluster_.seed_]) cluster_.seed_ = (cluster_.seed_ + 1) % seeds.size();
-  if (!first_trouble_) first_trouble_ = error;
-  if (cluster_.map_.is_empty()) {
-    if (++dead_seeds_ == seeds.size()) cluster_.give_up(seeds.size(), *first_trouble_);
-    return;
-  }
-  if (refreshed(place) && next_stop() != place && !std::exchange(hurried_, true)) return;
-  pause_after(error);
-}
-
-/// Takes at most half of the time left, since the request itself needs some.
-bool ClusterRouter::RoutedCall::refreshed(const NodeAddress& avoided) {
-  try {
-    cluster_.refresh(avoided, at_most(left_until(call_options_.deadline) / 2, call_options_));
-    return true;
-  } catch (const Error& error) {
-    if (error.kind() == ErrorKind::interrupted) throw;
-    return false;
-  }
-}
-
-/// Throws the first error if no time is left: it says more than the last try, which had hardly any
-/// time.
-void ClusterRouter::RoutedCall::pause_after(const Error& error) {
-  if (!first_trouble_) first_trouble_ = error;
-  if (!pauses_.fits(call_options_.deadline)) throw Error(*first_trouble_);
-  pause(pauses_.next(), call_options_);
-}
-
 ClusterRouter::ClusterRouter(std::vector<Endpoint> seeds, RedisTerms terms)
-    : terms_(for_nodes(std::move(terms))),
-      login_(seeds.front()),
-      name_(deployment_name("cluster", seeds)) {
+    : terms_(std::move(terms)), login_(seeds.front()), name_(deployment_name("cluster", seeds)) {
+  terms_.may_move = true;
   for (const Endpoint& seed : seeds) seeds_.push_back({seed.host, seed.port});
 }
 
-RedisClient& ClusterRouter::node_at(const NodeAddress& place) {
-  auto& node = nodes_[place];
+RedisClient& ClusterRouter::node_at(const NodeAddress& address) {
+  auto& node = nodes_[address];
   if (!node) {
-    Endpoint endpoint = login_;
-    endpoint.host = place.host;
-    endpoint.port = place.port;
-    node = std::make_unique<RedisClient>(std::make_unique<FixedEndpoint>(endpoint), terms_,
-                                         LinkQuestions{{{"CLUSTER", "SLOTS"}}, false});
+    node =
+        std::make_unique<RedisClient>(std::make_unique<FixedEndpoint>(endpoint_at(login_, address)),
+                                      terms_, Handshake{{{"CLUSTER", "SLOTS"}}, false});
   }
   return *node;
 }
 
-bool ClusterRouter::at_slot(int slot, const CallOptions& call_options, const Try& attempt) {
-  return RoutedCall(*this, slot, call_options).run(attempt);
-}
-
 ScriptReply ClusterRouter::run_script(const ScriptRun& run, const CallOptions& call_options) {
   ScriptReply reply;
-  const bool may_be_done = at_slot(slot_of(run.keys.front()), call_options,
-                                   [&](RedisClient& node, const CallOptions& share, Asking asking) {
-                                     if (!run.channel.empty()) listening_ = &node;
-                                     reply = node.run_script_here(run, share, asking);
-                                     return if_error(reply);
-                                   });
+  ScriptRun at_node = run;
+  RoutedCall call(*this, slot_of(run.keys.front()), call_options);
+  const bool may_be_done =
+      call.run([&](RedisClient& node, const CallOptions& share, bool asking) -> const Reply& {
+        if (!run.channel.empty()) listening_ = &node;
+        at_node.asking = asking;
+        return reply = node.run_script(at_node, share);
+      });
   reply.sent_twice = reply.sent_twice || may_be_done;
   return reply;
 }
@@ -205,14 +179,9 @@ std::variant<ChannelMessage, Wake::Reason> ClusterRouter::next_message(const std
   return listening_->next_message(channel, until, cancel_fd);
 }
 
-void ClusterRouter::hear(RedisClient& node, const NodeAddress& place) {
-  // The link that brought the reply may have broken since, and been replaced by another.
-  if (node.is_open() && !node.answers().empty()) take_map(node, node.answers().front(), place);
-}
-
-void ClusterRouter::take_map(RedisClient& node, const Reply& reply, const NodeAddress& place) {
+void ClusterRouter::learn_map(RedisClient& node, const Reply& reply, const NodeAddress& address) {
   try {
-    if (!reply.is_error()) return map_.learn(reply, place);
+    if (!reply.is_error()) return map_.learn(reply, address);
   } catch (const Error& error) {
     node.close();
     throw error.reworded(node.name() + ": " + error.what());
@@ -220,29 +189,31 @@ void ClusterRouter::take_map(RedisClient& node, const Reply& reply, const NodeAd
   if (reply.text.find("cluster support disabled") == std::string::npos) return;
   // Its other replies on this link are void, too.
   node.close();
-  throw Error(ErrorKind::unavailable,
-              node.name() + ": it is not a node of a Cluster: write redis:// for a single server");
+  throw_unavailable(node.name() +
+                    ": it is not a node of a Cluster: write redis:// for a single server");
 }
 
 void ClusterRouter::refresh(const std::optional<NodeAddress>& avoided,
                             const CallOptions& call_options) {
   constexpr std::size_t most = 8;
-  auto places = map_.nodes();
+  auto addresses = map_.nodes();
   for (const NodeAddress& seed : seeds_) {
-    if (std::find(places.begin(), places.end(), seed) == places.end()) places.push_back(seed);
+    if (std::find(addresses.begin(), addresses.end(), seed) == addresses.end())
+      addresses.push_back(seed);
   }
-  if (avoided) std::erase(places, *avoided);
-  const auto first = places.empty() ? 0 : refreshes_++ % places.size();
-  std::rotate(places.begin(), places.begin() + static_cast<std::ptrdiff_t>(first), places.end());
-  places.resize(std::min(places.size(), most));
+  if (avoided) std::erase(addresses, *avoided);
+  const auto first = addresses.empty() ? 0 : refreshes_++ % addresses.size();
+  std::rotate(addresses.begin(), addresses.begin() + static_cast<std::ptrdiff_t>(first),
+              addresses.end());
+  addresses.resize(std::min(addresses.size(), most));
   std::optional<Error> last;
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    const auto share = left_until(call_options.deadline) / static_cast<int>(places.size() - i);
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
+    const auto share = left_until(call_options.deadline) / static_cast<int>(addresses.size() - i);
     try {
-      RedisClient& node = node_at(places[i]);
+      RedisClient& node = node_at(addresses[i]);
       const Request slots{"CLUSTER", "SLOTS"};
       const Reply reply = node.read_here({slots}, at_most(share, call_options)).front();
-      take_map(node, reply, places[i]);
+      learn_map(node, reply, addresses[i]);
       if (!reply.is_error()) return;
       last = server_error(reply, node.name());
     } catch (const Error& error) {
@@ -250,7 +221,7 @@ void ClusterRouter::refresh(const std::optional<NodeAddress>& avoided,
       last = error;
     }
   }
-  give_up(places.size(), last.value_or(Error(ErrorKind::unavailable, "there is no other node")));
+  give_up(addresses.size(), last.value_or(Error(ErrorKind::unavailable, "there is no other node")));
 }
 
 void ClusterRouter::give_up(std::size_t nodes, const Error& last) const {
@@ -261,7 +232,7 @@ void ClusterRouter::give_up(std::size_t nodes, const Error& last) const {
 
 std::vector<int> ClusterRouter::connections() const {
   std::vector<int> all;
-  for (const auto& [place, node] : nodes_) all.push_back(node->connections().front());
+  for (const auto& [address, node] : nodes_) all.push_back(node->connections().front());
   return all;
 }
 
@@ -273,9 +244,13 @@ bool ClusterRouter::was_reached() const {
 std::vector<Reply> ClusterRouter::read_at(int slot, const std::vector<Request>& requests,
                                           const CallOptions& call_options) {
   std::vector<Reply> replies;
-  at_slot(slot, call_options, [&](RedisClient& node, const CallOptions& share, Asking asking) {
-    replies = node.read_here(requests, share, asking);
-    return if_error(replies.front());
+  RoutedCall call(*this, slot, call_options);
+  call.run([&](RedisClient& node, const CallOptions& share, bool asking) -> const Reply& {
+    auto all = requests;
+    if (asking) all.insert(all.begin(), {"ASKING"});
+    replies = node.read_here(all, share);
+    if (asking && !replies.front().is_error()) replies.erase(replies.begin());
+    return replies.front();
   });
   return replies;
 }
@@ -291,7 +266,7 @@ std::vector<Reply> ClusterRouter::read(const std::vector<std::string>& keys,
   }
   const auto slot_of_request = [&](std::size_t i) { return slot_of(keys[i / requests_a_key]); };
   std::vector<Reply> replies(requests.size());
-  for (const auto& [place, which] : requests_at) {
+  for (const auto& [address, which] : requests_at) {
     std::vector<Request> some;
     for (const std::size_t i : which) some.push_back(requests[i]);
     auto answers = read_at(slot_of_request(which.front()), some, call_options);
@@ -308,9 +283,8 @@ std::vector<Reply> ClusterRouter::read(const std::vector<std::string>& keys,
 void ClusterRouter::visit_all(const CallOptions& call_options, const Visit& visit) {
   refresh(std::nullopt, at_most(silence_of_a_dead_server, call_options));
   if (const int unserved = map_.unserved(); unserved > 0) {
-    throw Error(ErrorKind::unavailable,
-                name_ + ": " + std::to_string(unserved) +
-                    " of its slots have no node, so nobody can tell all locks");
+    throw_unavailable(name_ + ": " + std::to_string(unserved) +
+                      " of its slots have no node, so nobody can tell all locks");
   }
   for (const NodeAddress& master : map_.masters()) visit(node_at(master));
 }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/endpoint.hpp"
-#include "redis/node_address.hpp"
+#include "redis/endpoint_resolver.hpp"
 #include "redis/redis_client.hpp"
 #include "redis/slot_map.hpp"
 
@@ -45,26 +45,20 @@ class ClusterRouter final : public RedisTransport {
 
  private:
   class RoutedCall;
-  using Asking = RedisClient::Asking;
-  /// One try of a request at `node`. Returns the first of its replies if that is an error.
-  using Try = std::function<std::optional<Reply>(RedisClient& node, const CallOptions& call_options,
-                                                 Asking asking)>;
+  /// One try of a request at `node`, after ASKING if that is set. Returns the first of its replies.
+  using Try =
+      std::function<const Reply&(RedisClient& node, const CallOptions& call_options, bool asking)>;
 
-  /// Makes `attempt` at the node of `slot`, and again after redirections and failures, until the
-  /// deadline. Returns whether a try that broke off may have been executed before the last one.
-  bool at_slot(int slot, const CallOptions& call_options, const Try& attempt);
   std::vector<Reply> read_at(int slot, const std::vector<Request>& requests,
                              const CallOptions& call_options);
-  RedisClient& node_at(const NodeAddress& place);
-  /// Takes the slot map that a new link has brought.
-  void hear(RedisClient& node, const NodeAddress& place);
-  /// Takes a reply to CLUSTER SLOTS; throws Error{unavailable} if it does not come from a Cluster.
-  void take_map(RedisClient& node, const Reply& reply, const NodeAddress& place);
+  RedisClient& node_at(const NodeAddress& address);
+  /// Learns from a reply to CLUSTER SLOTS; throws Error{unavailable} if it is not from a Cluster.
+  void learn_map(RedisClient& node, const Reply& reply, const NodeAddress& address);
   /// Asks nodes other than `avoided` for the slot map; throws Error if none can tell it.
   void refresh(const std::optional<NodeAddress>& avoided, const CallOptions& call_options);
   [[noreturn]] void give_up(std::size_t nodes, const Error& last) const;
 
-  const RedisTerms terms_;
+  RedisTerms terms_;
   std::vector<NodeAddress> seeds_;
   Endpoint login_;  ///< of every node, without its address
   std::string name_;

@@ -1,7 +1,6 @@
 #include "redis/lock_states.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -11,45 +10,41 @@
 #include "base/text.hpp"
 #include "lock/store.hpp"
 #include "redis/protocol_text.hpp"
-#include "redis/server_error.hpp"
+#include "redis/reply.hpp"
 
 namespace dlock {
 
-std::vector<std::string> Scan::next() {
-  if (left_until(call_options_.deadline) == milliseconds(0)) {
-    throw_unavailable(server_.name() + ": SCAN did not come to its end in time");
+void scan(RedisClient& server, const Request& narrowed, const CallOptions& call_options,
+          const std::function<void(std::vector<std::string> names)>& take) {
+  std::string cursor = "0";
+  while (true) {
+    if (left_until(call_options.deadline) == milliseconds(0)) {
+      throw_unavailable(server.name() + ": SCAN did not come to its end in time");
+    }
+    Request request{"SCAN", cursor, "COUNT", "1000"};
+    request.insert(request.end(), narrowed.begin(), narrowed.end());
+    Reply page =
+        server.read_here({request}, at_most(silence_of_a_dead_server, call_options)).front();
+    if (page.is_error()) throw server_error(page, server.name());
+    if (!page.is_array(2)) throw_unavailable(server.name() + ": no answer to SCAN");
+    std::vector<std::string> names;
+    for (Reply& name : page.items[1].items) names.push_back(std::move(name.text));
+    take(std::move(names));
+    const bool repeats = cursor != "0" && cursor == page.items[0].text;
+    cursor = std::move(page.items[0].text);
+    if (cursor == "0") return;
+    if (repeats) throw_unavailable(server.name() + ": SCAN does not come to its end");
   }
-  Request scan{"SCAN", cursor_, "COUNT", "1000"};
-  scan.insert(scan.end(), narrowed_.begin(), narrowed_.end());
-  const CallOptions one_page = at_most(silence_of_a_dead_server, call_options_);
-  Reply page = server_.read_here({scan}, one_page).front();
-  if (page.is_error()) throw server_error(page, server_.name());
-  const bool is_page = page.is_array(2) && page.items[0].kind == Reply::Kind::text &&
-                       page.items[1].kind == Reply::Kind::array;
-  std::string next = is_page ? std::move(page.items[0].text) : "";
-  if (next.empty() || next.find_first_not_of("0123456789") != std::string::npos) {
-    throw_unavailable(server_.name() + ": no answer to SCAN");
-  }
-  has_ended_ = next == "0";
-  if (next == cursor_ && !has_ended_) {
-    throw_unavailable(server_.name() + ": SCAN does not come to its end");
-  }
-  cursor_ = std::move(next);
-  std::vector<std::string> names;
-  for (Reply& name : page.items[1].items) names.push_back(std::move(name.text));
-  return names;
 }
 
 namespace {
 
 /// The servers, prefix and deadline of one `inspect`.
-struct Place {
+struct Inspection {
   const std::string& prefix;
   RedisTransport& servers;
   const CallOptions& call_options;
 };
-
-constexpr std::size_t requests_a_key = 8;
 
 const Reply& checked(const Reply& reply) {
   if (reply.is_error()) throw server_error(reply);
@@ -57,7 +52,7 @@ const Reply& checked(const Reply& reply) {
 }
 
 std::int64_t server_now(const Reply& time) {
-  if (!checked(time).is_array(2)) throw Error(ErrorKind::unavailable, "it answered no time");
+  if (!checked(time).is_array(2)) throw_unavailable("it answered no time");
   constexpr std::int64_t us_a_second = 1'000'000;
   constexpr std::int64_t largest_second = 9'000'000'000;  // of the year 2255
   return server_number(time.items[0].text, largest_second) * us_a_second +
@@ -107,24 +102,26 @@ std::optional<LatchState> latch_in(std::span<const Reply, 3> replies) {
 /// matched it.
 enum class Foreign { reported, skipped };
 
-void read_what_is_ours(const LockKey& key, Foreign foreign, const Place& place,
+void read_what_is_ours(const LockKey& key, Foreign foreign, const Inspection& inspection,
                        const std::function<void()>& read) {
   try {
     read();
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::wrong_data && foreign == Foreign::skipped) return;
     const bool foreign_data = error.kind() == ErrorKind::wrong_data;
-    throw error.reworded(place.servers.name() + ": " + escaped(key.text) + ": " + error.what() +
-                         (foreign_data ? redis_keys_text(place.prefix, key) : ""));
+    throw error.reworded(inspection.servers.name() + ": " + escaped(key.text) + ": " +
+                         error.what() +
+                         (foreign_data ? redis_keys_text(inspection.prefix, key) : ""));
   }
 }
 
-std::vector<KeyState> states_of(const std::vector<LockKey>& keys, Foreign foreign,
-                                const Place& place) {
+/// Appends the states of some keys, in one write.
+void add_states(std::span<const LockKey> keys, Foreign foreign, const Inspection& inspection,
+                std::vector<KeyState>& states) {
   std::vector<std::string> names_of_holds;
   std::vector<Request> requests;
   for (const LockKey& key : keys) {
-    const KeyNames names(place.prefix, key);
+    const KeyNames names(inspection.prefix, key);
     names_of_holds.push_back(names.holds);
     requests.push_back({"HGETALL", names.holds});
     requests.push_back({"ZRANGE", names.queue, "0", "-1", "WITHSCORES"});
@@ -135,13 +132,13 @@ std::vector<KeyState> states_of(const std::vector<LockKey>& keys, Foreign foreig
     requests.push_back({"ZCARD", names.latch});
     requests.push_back({"PTTL", names.latch});
   }
-  const CallOptions one_read = at_most(silence_of_a_dead_server, place.call_options);
-  const auto replies = place.servers.read(names_of_holds, requests, one_read);
-  std::vector<KeyState> states;
+  const std::size_t requests_a_key = requests.size() / keys.size();
+  const auto replies = inspection.servers.read(
+      names_of_holds, requests, at_most(silence_of_a_dead_server, inspection.call_options));
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const auto own = std::span(replies).subspan(i * requests_a_key, requests_a_key);
-    KeyState state{keys[i]};
-    read_what_is_ours(keys[i], foreign, place, [&] {
+    KeyState& state = states.emplace_back(KeyState{keys[i]});
+    read_what_is_ours(keys[i], foreign, inspection, [&] {
       const std::int64_t now = server_now(own[3]);
       auto waiters = waiters_in(own[1], own[2], now);
       state.holders = holders_in(own[0], now);
@@ -149,43 +146,31 @@ std::vector<KeyState> states_of(const std::vector<LockKey>& keys, Foreign foreig
       const bool known = state.holders.empty() && !own[4].is_error();
       if (known) state.last = parse_last_grant(own[4].text);
     });
-    read_what_is_ours(keys[i], foreign, place, [&] { state.latch = latch_in(own.last<3>()); });
-    states.push_back(std::move(state));
+    read_what_is_ours(keys[i], foreign, inspection, [&] { state.latch = latch_in(own.last<3>()); });
   }
-  return states;
 }
 
-/// Reads the states in portions, so that no write and no set of replies grows without bound.
-std::vector<KeyState> states_in_portions(const std::vector<LockKey>& keys, Foreign foreign,
-                                         const Place& place) {
-  constexpr std::ptrdiff_t keys_a_write = 200;
+std::vector<KeyState> states_of(std::span<const LockKey> keys, Foreign foreign,
+                                const Inspection& inspection) {
+  constexpr std::size_t keys_a_write = 200;
   std::vector<KeyState> states;
-  for (auto first = keys.begin(); first != keys.end();) {
-    const auto end = first + std::min(keys_a_write, keys.end() - first);
-    auto some = states_of({first, end}, foreign, place);
-    std::move(some.begin(), some.end(), std::back_inserter(states));
-    first = end;
+  for (; !keys.empty(); keys = keys.subspan(std::min(keys_a_write, keys.size()))) {
+    add_states(keys.first(std::min(keys_a_write, keys.size())), foreign, inspection, states);
   }
   return states;
-}
-
-/// Adds the keys of one server that match.
-void find_at(RedisClient& server, const Query& query, const std::string& prefix,
-             const CallOptions& call_options, std::vector<LockKey>& keys) {
-  Scan scan(server, {"MATCH", scan_pattern(prefix)}, call_options);
-  while (!scan.has_ended()) {
-    for (const std::string& name : scan.next()) {
-      const auto key = key_of(prefix, name);
-      if (key && matches_any(key->text, query.globs)) keys.push_back(*key);
-    }
-  }
 }
 
 /// The keys that match a glob and are not named as well, sorted.
-std::vector<LockKey> find_once(const Query& query, const Place& place) {
+std::vector<LockKey> find_once(const Query& query, const Inspection& inspection) {
   std::vector<LockKey> keys;
-  place.servers.visit_all(place.call_options, [&](RedisClient& server) {
-    find_at(server, query, place.prefix, place.call_options, keys);
+  inspection.servers.visit_all(inspection.call_options, [&](RedisClient& server) {
+    scan(server, {"MATCH", scan_pattern(inspection.prefix)}, inspection.call_options,
+         [&](const auto& names) {
+           for (const std::string& name : names) {
+             const auto key = key_of(inspection.prefix, name);
+             if (key && matches_any(key->text, query.globs)) keys.push_back(*key);
+           }
+         });
   });
   std::erase_if(keys, [&](const LockKey& key) {
     return std::find(query.keys.begin(), query.keys.end(), key) != query.keys.end();
@@ -198,21 +183,21 @@ std::vector<LockKey> find_once(const Query& query, const Place& place) {
 
 /// Calls find_once(), again for the whole Cluster if a node is lost meanwhile: another node will
 /// take over its slots.
-std::vector<LockKey> find(const Query& query, const Place& place) {
-  Backoff pauses = pauses_of_redis();
+std::vector<LockKey> find(const Query& query, const Inspection& inspection) {
+  Backoff backoff = backoff_of_redis();
   std::optional<Deadline> heal_by;
   while (true) {
     try {
-      return find_once(query, place);
+      return find_once(query, inspection);
     } catch (const Error& error) {
       // The call's deadline of a minute is meant for many keys: a node without a successor is given
       // up sooner.
-      if (!heal_by) heal_by = at_most(silence_of_a_dead_server, place.call_options).deadline;
-      const bool may_heal = error.kind() == ErrorKind::unavailable && place.servers.is_cluster() &&
-                            place.servers.was_reached();
-      if (!may_heal || !pauses.fits(*heal_by)) throw;
+      if (!heal_by) heal_by = at_most(silence_of_a_dead_server, inspection.call_options).deadline;
+      const bool may_heal = error.kind() == ErrorKind::unavailable &&
+                            inspection.servers.is_cluster() && inspection.servers.was_reached();
+      if (!may_heal || !backoff.fits(*heal_by)) throw;
     }
-    pause(pauses.next(), place.call_options);
+    pause(backoff.next(), inspection.call_options);
   }
 }
 
@@ -220,10 +205,10 @@ std::vector<LockKey> find(const Query& query, const Place& place) {
 
 std::vector<KeyState> inspect_locks(const Query& query, const std::string& prefix,
                                     RedisTransport& servers, const CallOptions& call_options) {
-  const Place place{prefix, servers, call_options};
-  auto states = states_in_portions(query.keys, Foreign::reported, place);
+  const Inspection inspection{prefix, servers, call_options};
+  auto states = states_of(query.keys, Foreign::reported, inspection);
   if (query.globs.empty()) return states;
-  for (KeyState& state : states_in_portions(find(query, place), Foreign::skipped, place)) {
+  for (KeyState& state : states_of(find(query, inspection), Foreign::skipped, inspection)) {
     if (state.in_use()) states.push_back(std::move(state));
   }
   return states;

@@ -1,36 +1,20 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "lock/store.hpp"
 #include "redis/redis_client.hpp"
-#include "redis/redis_transport.hpp"
 
 namespace dlock {
 
-/// Lists the names of one server's keys a page at a time, so that the server is never blocked for
-/// long. A name may come twice (https://redis.io/docs/latest/commands/scan/).
-class Scan {
- public:
-  /// `narrowed`: the arguments of SCAN after its cursor. All pages together have until the deadline
-  /// of `call_options`, because a server may send pages without end; each page has at most
-  /// silence_of_a_dead_server.
-  Scan(RedisClient& server, Request narrowed, const CallOptions& call_options)
-      : server_(server), narrowed_(std::move(narrowed)), call_options_(call_options) {}
-
-  /// The next page, which may be empty. Throws Error, also if the reply is not one to SCAN or
-  /// repeats the cursor: there would be no last page.
-  std::vector<std::string> next();
-  bool has_ended() const { return has_ended_; }
-
- private:
-  RedisClient& server_;
-  const Request narrowed_;
-  const CallOptions call_options_;
-  std::string cursor_ = "0";
-  bool has_ended_ = false;
-};
+/// Calls `take` with the names of one server's keys, a page at a time, so that the server is never
+/// blocked for long. A name may come twice (https://redis.io/docs/latest/commands/scan/).
+/// `narrowed`: the arguments of SCAN after its cursor. All pages together have until the deadline
+/// of `call_options`; each has at most silence_of_a_dead_server. Throws Error.
+void scan(RedisClient& server, const Request& narrowed, const CallOptions& call_options,
+          const std::function<void(std::vector<std::string> names)>& take);
 
 /// Answers Store::inspect for the locks and latches below `prefix`, without a script.
 std::vector<KeyState> inspect_locks(const Query& query, const std::string& prefix,

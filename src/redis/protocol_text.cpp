@@ -1,6 +1,7 @@
 #include "redis/protocol_text.hpp"
 
 #include <algorithm>
+#include <string>
 
 #include "base/duration.hpp"
 #include "base/error.hpp"
@@ -122,23 +123,6 @@ std::string packed_command(pid_t command_pid) {
   return command_pid == 0 ? "" : " #" + std::to_string(command_pid);
 }
 
-std::vector<std::string> claim_arguments(const std::string& operation, const Claim& claim) {
-  return {operation, claim.token.text, packed_claim(claim), std::to_string(claim.floor.count()),
-          std::to_string(std::max(claim.ttl, claim.floor).count())};
-}
-
-std::vector<std::string> renewal_arguments(const Claim& claim, std::optional<milliseconds> ttl,
-                                           std::optional<Fence> granted) {
-  std::vector<std::string> arguments{"renew", claim.token.text,
-                                     ttl ? std::to_string(ttl->count()) : ""};
-  const pid_t command_pid = claim.who.command_pid;
-  if (granted || command_pid != 0) {
-    arguments.push_back(granted ? std::to_string(granted->value) : "");
-  }
-  if (command_pid != 0) arguments.push_back(packed_command(command_pid));
-  return arguments;
-}
-
 StoredHold parse_hold(std::string_view value, std::int64_t now) {
   const auto flag = take_until(value, ' ');
   const bool is_known = flag.size() == 1 && flags_of_holds.find(flag) != std::string_view::npos;
@@ -205,13 +189,13 @@ std::optional<LatchState> latch_of_entry(std::string_view head) {
 
 std::int64_t server_number(std::string_view text, std::int64_t most) {
   const auto number = parse_number(text, 0, most);
-  if (!number) throw Error(ErrorKind::unavailable, "it answered something that is no such number");
+  if (!number) throw_unavailable("it answered something that is no such number");
   return *number;
 }
 
 Fence server_fence(std::string_view text) {
   const Fence fence{server_number(text, largest_fence)};
-  if (fence.value == 0) throw Error(ErrorKind::unavailable, "it answered a fence of 0");
+  if (fence.value == 0) throw_unavailable("it answered a fence of 0");
   return fence;
 }
 
@@ -221,6 +205,51 @@ milliseconds server_span(std::string_view text) {
 
 microseconds server_clock(std::string_view text) {
   return microseconds(server_number(text, latest_time.count()));
+}
+
+void unexpected_answer() {
+  throw_unavailable("it answered what no version of dlock's script answers");
+}
+
+const Reply& reply_item(const Reply& reply, std::size_t i) {
+  if (!reply.is_array(i + 1)) unexpected_answer();
+  return reply.items[i];
+}
+
+std::string_view reply_text(const Reply& reply, std::size_t i) { return reply_item(reply, i).text; }
+
+/// Scripts answer with integers, or with decimal text if Lua's numbers would round the value.
+std::int64_t reply_number(const Reply& reply, std::size_t i) {
+  const Reply& one = reply_item(reply, i);
+  return one.kind == Reply::Kind::integer ? one.integer : server_number(one.text);
+}
+
+milliseconds reply_ms(const Reply& reply, std::size_t i) {
+  const Reply& one = reply_item(reply, i);
+  return server_span(one.kind == Reply::Kind::integer ? std::to_string(one.integer) : one.text);
+}
+
+std::vector<Holder> holders_from(const Reply& reply, std::size_t first, std::int64_t now) {
+  std::vector<Hold> holds;
+  for (std::size_t i = first; i < reply.items.size(); ++i) {
+    holds.push_back(parse_hold(reply.items[i].text, now).hold);
+  }
+  return holders_of(std::move(holds));
+}
+
+Refusal refusal_from(const Reply& reply) {
+  Refusal refusal;
+  const auto why = reply_text(reply, 1);
+  if (why == "upgrade") refusal.why = Refusal::Reason::upgrade;
+  if (why == "gone") refusal.why = Refusal::Reason::gone;
+  if (why == "superseded") refusal.why = Refusal::Reason::superseded;
+  refusal.ticket = Ticket{reply_number(reply, 2)};
+  refusal.ahead = static_cast<std::size_t>(reply_number(reply, 3));
+  refusal.waiting = static_cast<std::size_t>(reply_number(reply, 4));
+  refusal.ask_again_in = reply_ms(reply, 5);
+  refusal.holders = static_cast<std::size_t>(reply_number(reply, 6));
+  refusal.held_by = holders_from(reply, 9, reply_number(reply, 7));
+  return refusal;
 }
 
 }  // namespace dlock

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -7,6 +9,7 @@
 
 #include "lock/claim.hpp"
 #include "lock/grant.hpp"
+#include "redis/reply.hpp"
 
 namespace dlock {
 
@@ -43,13 +46,6 @@ Who parse_who(std::string_view text);
 /// ` #pid`: appended to `who` once the pid of its command is known; empty for 0.
 std::string packed_command(pid_t command_pid);
 
-/// The first arguments of a script `operation` that takes a whole claim.
-std::vector<std::string> claim_arguments(const std::string& operation, const Claim& claim);
-
-/// The arguments of `renew`; only a node of a quorum takes a fence.
-std::vector<std::string> renewal_arguments(const Claim& claim, std::optional<milliseconds> ttl,
-                                           std::optional<Fence> granted);
-
 /// A value of the holds hash.
 struct StoredHold {
   Hold hold;
@@ -79,5 +75,19 @@ Fence server_fence(std::string_view text);
 /// Parse milliseconds and a moment on the server's clock, within the bounds of store.hpp.
 milliseconds server_span(std::string_view text);
 microseconds server_clock(std::string_view text);
+
+/// Read the script's answer item by item. They throw Error{unavailable} if the script gives no such
+/// answer.
+[[noreturn]] void unexpected_answer();
+const Reply& reply_item(const Reply& reply, std::size_t i);
+std::string_view reply_text(const Reply& reply, std::size_t i);
+std::int64_t reply_number(const Reply& reply, std::size_t i);
+milliseconds reply_ms(const Reply& reply, std::size_t i);
+
+/// The holds in a reply from `first` on; `now` is the server's clock.
+std::vector<Holder> holders_from(const Reply& reply, std::size_t first, std::int64_t now);
+
+/// Parses a reply that begins with "refused".
+Refusal refusal_from(const Reply& reply);
 
 }  // namespace dlock

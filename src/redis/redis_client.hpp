@@ -1,21 +1,103 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
-#include "redis/redis_transport.hpp"
+#include "lock/store.hpp"
+#include "redis/redis_connection.hpp"
 
 namespace dlock {
+
+class RedisClient;
+
+/// One link to a server: the client that has it, and its number among that client's links.
+struct LinkId {
+  RedisClient* client = nullptr;
+  int number = 0;
+  bool operator==(const LinkId&) const = default;
+
+  /// Whether the link was opened, so that something may have gone out on it.
+  bool was_opened() const;
+  bool is_open() const;
+};
+
+/// One run of a Lua script.
+struct ScriptRun {
+  std::string_view text;
+  std::string_view sha1;
+  std::vector<std::string> keys;  ///< all in one Cluster slot
+  std::vector<std::string> arguments;
+  bool by_text = false;   ///< sent as text, not first by its hash
+  std::string channel{};  ///< full name of a channel to subscribe to before the run; or empty
+  /// The index of the argument in which the client sends the id of the server, if locks may move.
+  std::optional<std::size_t> server_argument{};
+  /// If not null: receives the link on which the first unanswered copy of the request went out. The
+  /// transport sets it before it sends, and clears it when the answer comes on that link.
+  LinkId* unanswered = nullptr;
+  /// Whether to send ASKING first, so that a Cluster node serves a key that is migrating to it
+  /// (https://redis.io/docs/latest/commands/asking/).
+  bool asking = false;
+};
+
+/// The reply to a run of a script.
+struct ScriptReply : Reply {
+  bool sent_twice = false;  ///< the server may have executed an earlier copy, too
+  std::string server{};     ///< the id of the server that ran it, if locks may move
+  LinkId link{};            ///< on which the reply came
+};
+
+/// A message on a channel, and the link on which it came.
+struct ChannelMessage {
+  std::string text;
+  LinkId link;
+};
+
+/// Access to the servers of one deployment: to one server or the master that Sentinel names
+/// (RedisClient), or to the nodes of a Cluster (ClusterRouter). The stores send their requests
+/// through it without knowing which it is; it knows nothing of locks. Owned and used by one thread
+/// at a time.
+class RedisTransport {
+ public:
+  using Visit = std::function<void(RedisClient& server)>;
+
+  virtual ~RedisTransport() = default;
+
+  /// Runs a script at the server of its keys, by its hash, or by its text if the server does not
+  /// know it. With a channel, the reply comes together with a subscription to it. Returns error
+  /// replies.
+  virtual ScriptReply run_script(const ScriptRun& run, const CallOptions& call_options) = 0;
+  /// The replies, errors included, to plain requests about `keys`: equally many for each key.
+  virtual std::vector<Reply> read(const std::vector<std::string>& keys,
+                                  const std::vector<Request>& requests,
+                                  const CallOptions& call_options) = 0;
+  /// The next message on `channel`, which the last script subscribed to, or the reason why there is
+  /// none.
+  virtual std::variant<ChannelMessage, Wake::Reason> next_message(const std::string& channel,
+                                                                  Deadline until,
+                                                                  int cancel_fd) = 0;
+  /// Runs `visit` at every server that has keys, one after the other. `call_options` bounds the
+  /// search for the servers.
+  virtual void visit_all(const CallOptions& call_options, const Visit& visit) = 0;
+  virtual bool is_cluster() const { return false; }
+  /// See Store.
+  virtual std::vector<int> connections() const { return {}; }
+  /// Whether anything can ever have been sent.
+  virtual bool was_reached() const = 0;
+  /// The deployment's name in messages to users.
+  virtual std::string name() const = 0;
+};
 
 /// The options of a store, which hold for all its locks.
 struct RedisTerms {
   std::string prefix = "dlock:";  ///< of every key and channel
   int replicas = 0;               ///< how many must have a grant or renewal before it counts
   bool may_move = false;          ///< locks may move to another server
-  bool member = false;            ///< the server is one of a quorum; see MemberServer
+  bool member = false;            ///< the server is one of a quorum; see redis_member()
   LinkListener on_link{};         ///< called by whichever thread uses the store
 };
 
@@ -24,30 +106,25 @@ struct RedisTerms {
 class RedisClient : public RedisTransport {
  public:
   RedisClient(std::unique_ptr<EndpointResolver> route, const RedisTerms& terms,
-              LinkQuestions questions = {});
+              Handshake handshake = {});
   RedisClient(const RedisClient&) = delete;
   RedisClient& operator=(const RedisClient&) = delete;
 
   ScriptReply run_script(const ScriptRun& run, const CallOptions& call_options) override;
-  std::vector<Reply> read(const std::vector<std::string>& keys,
-                          const std::vector<Request>& requests,
-                          const CallOptions& call_options) override;
+  std::vector<Reply> read(const std::vector<std::string>&, const std::vector<Request>& requests,
+                          const CallOptions& call_options) override {
+    return read_here(requests, call_options);
+  }
   std::variant<ChannelMessage, Wake::Reason> next_message(const std::string& channel,
                                                           Deadline until, int cancel_fd) override;
-  void visit_all(const CallOptions& call_options, const Visit& visit) override;
+  void visit_all(const CallOptions&, const Visit& visit) override { visit(*this); }
   std::vector<int> connections() const override { return {connection_.fd()}; }
   bool was_reached() const override { return links() > 0; }
   std::string name() const override { return connection_.name(); }
 
-  /// Whether to send ASKING first, so that a Cluster node serves a key that is migrating to it
-  /// (https://redis.io/docs/latest/commands/asking/).
-  enum class Asking { no, yes };
-  /// Sends plain requests and returns their replies, errors included. ASKING applies only to the
-  /// first.
+  /// Sends plain requests and returns their replies, errors included.
   std::vector<Reply> read_here(const std::vector<Request>& requests,
-                               const CallOptions& call_options, Asking asking = Asking::no);
-  ScriptReply run_script_here(const ScriptRun& run, const CallOptions& call_options,
-                              Asking asking = Asking::no);
+                               const CallOptions& call_options);
 
   /// is_open(): whether there is a link, as far as is known. links(): how many there have been.
   bool is_open() const { return connection_.is_open(); }
@@ -57,27 +134,18 @@ class RedisClient : public RedisTransport {
   const Endpoint& connect(const CallOptions& call_options) {
     return connection_.connect(call_options);
   }
-  /// The replies to the handshake's questions on the open link, once a request was answered on it.
-  const std::vector<Reply>& answers() const { return connection_.answers(); }
-
- protected:
+  /// For the replies to the handshake, once a request was answered on the open link.
   const RedisConnection& connection() const { return connection_; }
 
  private:
   /// Called when the replies to a read or a script have arrived; may throw Error.
   virtual void check_link() {}
 
-  ScriptReply run_once(const ScriptRun& run, bool by_text, bool sent_before, Asking asking,
+  ScriptReply run_once(const ScriptRun& run, bool by_text, bool sent_before,
                        const CallOptions& call_options);
-  /// Sends `requests`, with ASKING inserted at `keyed` if `asking` says so.
-  std::vector<Reply> exchange(const std::vector<Request>& requests, std::ptrdiff_t keyed,
-                              Asking asking, const CallOptions& call_options,
-                              LinkId* unanswered = nullptr);
-  /// A connection that listens to a channel may not send plain commands.
-  void stop_listening(const CallOptions& call_options);
-  /// The id of the server that a request goes to. The script compares it with that of the waiters,
-  /// which may have queued up at another server.
-  std::string place(const CallOptions& call_options);
+  /// The id of the server that a request goes to, if locks may move. The script compares it with
+  /// that of the waiters, which may have queued up at another server.
+  std::string server_id(const CallOptions& call_options);
   /// Whether the server has ceased to be the master. Then this closes the link, because the name
   /// may lead to another server by now.
   bool leave_if_deposed(const Reply& reply);

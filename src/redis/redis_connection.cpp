@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "base/wait.hpp"
-#include "redis/server_error.hpp"
+#include "redis/reply.hpp"
 
 namespace dlock {
 namespace {
@@ -42,7 +42,7 @@ decltype(auto) named(const std::string& name, const Body& body) {
 void look_at_the_clock(const CallOptions& call_options) {
   if (readable(call_options.cancel_fd)) throw_interrupted();
   if (call_options.deadline != never && BootClock::now() >= call_options.deadline) {
-    throw Error(ErrorKind::unavailable, "no whole answer in time");
+    throw_unavailable("no whole answer in time");
   }
 }
 
@@ -73,8 +73,8 @@ void check_role(const Endpoint& server, const Reply& reply, bool may_move) {
 }  // namespace
 
 template <typename Body>
-auto RedisConnection::persist(const CallOptions& call_options, const Body& body) {
-  Backoff pauses = pauses_of_redis();
+auto RedisConnection::retry_until_deadline(const CallOptions& call_options, const Body& body) {
+  Backoff backoff = backoff_of_redis();
   while (true) {
     // A broken old link says nothing about the server yet.
     const bool old_link = is_open();
@@ -83,13 +83,13 @@ auto RedisConnection::persist(const CallOptions& call_options, const Body& body)
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::interrupted) throw;
       close();
-      if (!old_link) route_->came_to_nothing();
+      if (!old_link) route_->note_failure();
       const bool worth_it = old_link || route_->may_move();
       const bool in_time = old_link ? left_until(call_options.deadline) > milliseconds(0)
-                                    : pauses.fits(call_options.deadline);
+                                    : backoff.fits(call_options.deadline);
       if (!worth_it || error.kind() != ErrorKind::unavailable || !in_time) throw;
     }
-    if (!old_link) pause(pauses.next(), call_options);
+    if (!old_link) pause(backoff.next(), call_options);
   }
 }
 
@@ -97,7 +97,7 @@ const Endpoint& RedisConnection::connect(const CallOptions& call_options) {
   return named(route_->name(), [&]() -> const Endpoint& {
     // A server drops idle connections, and all of them when it restarts.
     if (is_open() && link_->stream.has_ended()) close();
-    persist(call_options, [&] {
+    retry_until_deadline(call_options, [&] {
       if (!is_open()) open(call_options);
     });
     return link_->to;
@@ -110,7 +110,7 @@ std::vector<Reply> RedisConnection::exchange(std::span<const Request> requests,
     if (is_open() && link_->stream.has_ended()) close();
     was_sent_twice_ = false;
     bool sent = false;
-    return persist(call_options, [&] {
+    return retry_until_deadline(call_options, [&] {
       was_sent_twice_ = sent;
       if (!is_open()) open(call_options);
       sent = true;
@@ -132,8 +132,8 @@ std::vector<Reply> RedisConnection::try_exchange(std::span<const Request> reques
     throw;
   }
   if (call_options.sent != nullptr) call_options.sent->raise();
-  link_->owed += requests.size();
-  while (link_->owed > requests.size()) take_owed(next_reply(call_options));
+  link_->pending_replies += requests.size();
+  while (link_->pending_replies > requests.size()) take_pending(next_reply(call_options));
   std::vector<Reply> replies;
   for (std::size_t i = 0; i < requests.size(); ++i) replies.push_back(next_reply(call_options));
   return replies;
@@ -154,16 +154,16 @@ void RedisConnection::open(const CallOptions& call_options) {
   link_.emplace(std::move(endpoint), std::move(stream));
   ++links_;
   link_->setting_up = std::move(setting_up);
-  link_->owed = link_->setting_up.size();
+  link_->pending_replies = link_->setting_up.size();
   for (const Request& request : link_->setting_up) append_formatted(link_->unsent, request);
   if (on_link_) on_link_(link_->to, BootClock::now() - begun);
 }
 
-void RedisConnection::take_owed(Reply reply) {
+void RedisConnection::take_pending(Reply reply) {
   if (link_->setting_up.empty()) return;
   const Request request = std::move(link_->setting_up.front());
   link_->setting_up.pop_front();
-  if (link_->setting_up.size() < questions_.requests.size()) {
+  if (link_->setting_up.size() < handshake_.requests.size()) {
     if (link_->answers.empty()) link_->answered = BootClock::now();
     link_->answers.push_back(std::move(reply));
   } else {
@@ -172,21 +172,21 @@ void RedisConnection::take_owed(Reply reply) {
 }
 
 void RedisConnection::check_in_step() {
-  while (auto reply = link_->reader.next()) take_between(std::move(*reply));
-}
-
-void RedisConnection::take_between(Reply reply) {
-  if (take_message(reply)) return;
-  if (link_->owed == 0) throw Error(ErrorKind::unavailable, "it sent a reply nobody asked for");
-  --link_->owed;
-  take_owed(std::move(reply));
+  while (auto reply = link_->reader.next()) {
+    if (take_message(*reply)) continue;
+    if (link_->pending_replies == 0) {
+      throw_unavailable("it sent a reply nobody asked for");
+    }
+    --link_->pending_replies;
+    take_pending(std::move(*reply));
+  }
 }
 
 bool RedisConnection::take_message(Reply& reply) {
   if (!reply.is_array(3) || reply.items[0].text != "message") return false;
   constexpr std::size_t most_messages = 1000;
   if (link_->inbox.size() >= most_messages) {
-    throw Error(ErrorKind::unavailable, "it sends messages without end");
+    throw_unavailable("it sends messages without end");
   }
   // The message about a tracked key is a list with the key's name.
   Reply& said = reply.items[2].items.empty() ? reply.items[2] : reply.items[2].items[0];
@@ -198,7 +198,7 @@ Reply RedisConnection::next_reply(const CallOptions& call_options) {
   for (bool first = true;; first = false) {
     while (auto reply = link_->reader.next()) {
       if (take_message(*reply)) continue;
-      --link_->owed;
+      --link_->pending_replies;
       return *reply;
     }
     // Bytes that arrive without end, or one by one, delay the caller no longer than silence does.
@@ -209,11 +209,9 @@ Reply RedisConnection::next_reply(const CallOptions& call_options) {
 
 std::optional<Published> RedisConnection::next_message(const CallOptions& call_options) {
   return named(route_->name(), [&]() -> std::optional<Published> {
-    if (!is_open()) throw Error(ErrorKind::unavailable, "the connection broke");
+    if (!is_open()) throw_unavailable("the connection broke");
     try {
-      while (link_->inbox.empty()) {
-        check_in_step();
-        if (!link_->inbox.empty()) break;
+      for (check_in_step(); link_->inbox.empty(); check_in_step()) {
         if (left_until(call_options.deadline) == milliseconds(0)) return std::nullopt;
         link_->reader.feed(link_->stream.receive(call_options));
       }
@@ -240,9 +238,9 @@ std::deque<Request> RedisConnection::set_up(const Endpoint& endpoint,
   if (endpoint.database != 0) {
     requests.push_back({"SELECT", std::to_string(endpoint.database)});
   }
-  if (route_->may_move() || questions_.only_a_master) requests.push_back({"ROLE"});
+  if (route_->may_move() || handshake_.only_a_master) requests.push_back({"ROLE"});
   requests.push_back({"CLIENT", "SETNAME", "dlock"});
-  requests.insert(requests.end(), questions_.requests.begin(), questions_.requests.end());
+  requests.insert(requests.end(), handshake_.requests.begin(), handshake_.requests.end());
   return requests;
 }
 

@@ -10,7 +10,7 @@
 
 #include "base/backoff.hpp"
 #include "net/stream.hpp"
-#include "redis/node_address.hpp"
+#include "redis/endpoint_resolver.hpp"
 #include "redis/reply.hpp"
 
 namespace dlock {
@@ -25,13 +25,13 @@ struct Published {
 };
 
 /// The pauses between tries at a server that moves or comes back.
-inline Backoff pauses_of_redis() { return {milliseconds(20), milliseconds(200)}; }
+inline Backoff backoff_of_redis() { return {milliseconds(20), milliseconds(200)}; }
 
 /// Called for each new link with its address and the time that connecting took.
 using LinkListener = std::function<void(const Endpoint& to, std::chrono::nanoseconds took)>;
 
 /// The requests that a connection sends on every new link, after the login.
-struct LinkQuestions {
+struct Handshake {
   std::vector<Request> requests;
   bool only_a_master = false;  ///< refuse a link to a replica
 };
@@ -42,14 +42,14 @@ struct LinkQuestions {
 /// {denied}, prefixed with the server's name.
 class RedisConnection {
  public:
-  /// If the address may move, the connection refuses a replica, whatever `questions` says.
-  explicit RedisConnection(std::unique_ptr<EndpointResolver> route, LinkQuestions questions = {},
+  /// If the address may move, the connection refuses a replica, whatever `handshake` says.
+  explicit RedisConnection(std::unique_ptr<EndpointResolver> route, Handshake handshake = {},
                            LinkListener on_link = {})
-      : route_(std::move(route)), questions_(std::move(questions)), on_link_(std::move(on_link)) {}
+      : route_(std::move(route)), handshake_(std::move(handshake)), on_link_(std::move(on_link)) {}
 
   /// Sends all commands in one write and returns one reply for each, errors included. If a
-  /// cancellation interrupts it, the next exchange first reads and drops the replies still owed, so
-  /// the server has executed what was sent before.
+  /// cancellation interrupts it, the next exchange first reads and drops the replies still pending,
+  /// so the server has executed what was sent before.
   std::vector<Reply> exchange(std::span<const Request> requests, const CallOptions& call_options);
 
   /// Opens a link unless one seems to work, sends nothing yet, and returns the link's address.
@@ -68,7 +68,7 @@ class RedisConnection {
   int links() const { return links_; }
   void close() { link_.reset(); }
   std::string name() const { return route_->name(); }
-  /// The server's replies to the questions on the open link, errors included; complete after a
+  /// The server's replies to the handshake on the open link, errors included; complete after a
   /// successful exchange.
   const std::vector<Reply>& answers() const { return link_->answers; }
   /// The open link's server answered the first question between these two moments.
@@ -87,11 +87,12 @@ class RedisConnection {
     std::string unsent;  ///< the set-up, until it goes out with the first exchange
     ReplyReader reader;
     std::deque<Published> inbox;
-    std::size_t owed = 0;            ///< replies to an interrupted exchange
-    std::deque<Request> setting_up;  ///< the set-up's requests; the first owed replies are theirs
-    std::vector<Reply> answers;      ///< to the questions among them
-    Deadline asked{};                ///< when the set-up went out
-    Deadline answered{};             ///< when the first of the answers was read
+    std::size_t pending_replies = 0;  ///< replies to an interrupted exchange
+    std::deque<Request>
+        setting_up;              ///< the set-up's requests; the first pending replies are theirs
+    std::vector<Reply> answers;  ///< to the requests of the Handshake
+    Deadline asked{};            ///< when the set-up went out
+    Deadline answered{};         ///< when the first of the answers was read
   };
 
   std::vector<Reply> try_exchange(std::span<const Request> requests,
@@ -99,22 +100,21 @@ class RedisConnection {
   /// Runs `body`. Repeats it until it succeeds or the deadline if an old link broke, or if the
   /// server may move.
   template <typename Body>
-  auto persist(const CallOptions& call_options, const Body& body);
+  auto retry_until_deadline(const CallOptions& call_options, const Body& body);
   void open(const CallOptions& call_options);
   Reply next_reply(const CallOptions& call_options);
   /// Takes a published message into the inbox; false if `reply` is something else.
   bool take_message(Reply& reply);
   std::deque<Request> set_up(const Endpoint& endpoint, const CallOptions& call_options) const;
-  /// Takes what is there that no exchange waits for. Throws if replies are there that nobody asked
-  /// for: from here on each would answer another.
+  /// Takes the replies and messages that arrived between exchanges. Throws on a reply to no
+  /// request: from then on each reply would belong to another request.
   void check_in_step();
-  void take_between(Reply reply);
   /// Takes a reply to the set-up, or to an interrupted exchange.
-  void take_owed(Reply reply);
+  void take_pending(Reply reply);
   void check_set_up(const Reply& reply, const Request& request) const;
 
   std::unique_ptr<EndpointResolver> route_;
-  const LinkQuestions questions_;
+  const Handshake handshake_;
   const LinkListener on_link_;
   std::optional<Link> link_;
   int links_ = 0;

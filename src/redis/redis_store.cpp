@@ -5,14 +5,60 @@
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "base/text.hpp"
+#include "redis/latch_script.hpp"
 #include "redis/lock_script.hpp"
-#include "redis/lock_states.hpp"
+#include "redis/protocol_text.hpp"
 #include "redis/record_max_script.hpp"
-#include "redis/script_answer.hpp"
-#include "redis/server_error.hpp"
+#include "redis/reply.hpp"
 #include "redis/slot_map.hpp"
 
 namespace dlock {
+namespace {
+
+/// The client that evicted a hold, if the reply about the missing hold names it.
+std::optional<Who> evictor_in(const Reply& reply) {
+  constexpr std::size_t place_of_who = 2;
+  if (reply.items.size() <= place_of_who) return std::nullopt;
+  return parse_who(reply_text(reply, place_of_who));
+}
+
+/// The first arguments of an `operation` that takes a whole claim.
+std::vector<std::string> claim_arguments(const std::string& operation, const Claim& claim) {
+  return {operation, claim.token.text, packed_claim(claim), std::to_string(claim.floor.count()),
+          std::to_string(std::max(claim.ttl, claim.floor).count())};
+}
+
+/// `proposal`: the fence that a client of a quorum proposes.
+std::vector<std::string> acquire_arguments(const Claim& claim, const Ask& ask,
+                                           const std::string& channel,
+                                           const std::optional<Fence>& proposal) {
+  auto arguments = claim_arguments("acquire", claim);
+  const bool has_ticket = ask.ticket && (ask.wait || proposal);
+  if (ask.wait || proposal || claim.latest) {
+    arguments.push_back(has_ticket ? std::to_string(ask.ticket->value) : "");
+    arguments.push_back(channel);
+  }
+  if (proposal || claim.latest) {
+    arguments.push_back(proposal ? std::to_string(proposal->value) : "-");
+  }
+  if (claim.latest) arguments.emplace_back("latest");
+  return arguments;
+}
+
+/// The arguments of `renew`; only a node of a quorum takes a fence.
+std::vector<std::string> renewal_arguments(const Claim& claim, std::optional<milliseconds> ttl,
+                                           std::optional<Fence> granted) {
+  std::vector<std::string> arguments{"renew", claim.token.text,
+                                     ttl ? std::to_string(ttl->count()) : ""};
+  const pid_t command_pid = claim.who.command_pid;
+  if (granted || command_pid != 0) {
+    arguments.push_back(granted ? std::to_string(granted->value) : "");
+  }
+  if (command_pid != 0) arguments.push_back(packed_command(command_pid));
+  return arguments;
+}
+
+}  // namespace
 
 ScriptReply RedisStore::run(const LockKey& key, const std::vector<std::string>& arguments,
                             const CallOptions& call_options, LinkId* unanswered) {
@@ -41,11 +87,11 @@ ScriptReply RedisStore::call(const LockKey& key, const std::vector<std::string>&
                 .keys = {names.holds, names.queue, names.waiters, names.fence},
                 .arguments = arguments,
                 .channel = channel.empty() ? "" : names.holds + ":" + channel,
-                .placed = true,
-                .tells_standing = terms_.member,
+                .server_argument = 2,
                 .unanswered = unanswered};
+  run.arguments.insert(run.arguments.begin() + 2, "");
   if (terms_.member) run.keys.push_back(names.alive);
-  return servers_->run_script(run, call_options);
+  return send(run, call_options);
 }
 
 void RedisStore::replicate(const LockKey& key, const LinkId& link,
@@ -97,78 +143,40 @@ void RedisStore::note_answered(const Asked& asked) {
 }
 
 void RedisStore::tidy(const LockKey& key, std::int64_t more, const CallOptions& call_options) {
-  ScriptReply reply;
   try {
-    std::int64_t left = more;
-    // A server that always reports more is left at the deadline.
-    while (left != 0 && left_until(call_options.deadline) > milliseconds(0)) {
-      reply = call(key, {"tidy", ""}, "", nullptr, call_options);
-      check(key, reply);
-      left = number(reply, 1);
+    while (more != 0 && left_until(call_options.deadline) > milliseconds(0)) {
+      more = reply_number(run(key, {"tidy", ""}, call_options), 1);
     }
   } catch (const Error&) {
-    if (reply.link.client != nullptr) reply.link.client->close();
+    // This helps only other clients, which will ask again.
   }
-}
-
-Answer RedisStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) {
-  return acquire_with({}, claim, ask, call_options);
-}
-
-Answer RedisStore::vote(const Claim& claim, const Ask& ask, Fence proposal,
-                        const CallOptions& call_options) {
-  return acquire_with(proposal, claim, ask, call_options);
-}
-
-void RedisStore::note_dropped(const LockKey& key, const Token& token) {
-  known_.insert({key, token});
 }
 
 Answer RedisStore::acquire_with(const std::optional<Fence>& proposal, const Claim& claim,
                                 const Ask& ask, const CallOptions& call_options) {
-  bool more = true;
-  while (true) {
-    Answer answer = ask_once(proposal, claim, ask, call_options, more);
-    const auto* refusal = std::get_if<Refusal>(&answer);
-    const bool time_is_up = left_until(call_options.deadline) == milliseconds(0);
-    if (!more || time_is_up || refusal == nullptr || refusal->why != Refusal::Reason::held) {
-      return answer;
-    }
-  }
-}
-
-Answer RedisStore::ask_once(const std::optional<Fence>& proposal, const Claim& claim,
-                            const Ask& ask, const CallOptions& call_options, bool& more) {
   const std::string channel = ask.wait ? channel_of(claim.token) : "";
-  auto arguments = claim_arguments("acquire", claim);
-  if (ask.wait || proposal) {
-    arguments.push_back(ask.ticket ? std::to_string(ask.ticket->value) : "");
-    arguments.push_back(channel);
-  }
-  if (proposal) arguments.push_back(std::to_string(proposal->value));
-  if (claim.latest) {
-    constexpr std::size_t before_proposal = channel_argument + 1;
-    arguments.resize(std::max(arguments.size(), before_proposal));
-    if (!proposal) arguments.emplace_back("-");
-    arguments.emplace_back("latest");
-  }
+  const auto arguments = acquire_arguments(claim, ask, channel, proposal);
   const Asked asked{claim.key, claim.token};
-  LinkId& unanswered = note_asked(asked);
-  const Deadline sent = BootClock::now();
-  const ScriptReply reply =
-      call(claim.key, arguments, ask.asks_again ? "" : channel, &unanswered, call_options);
-  note_answered(asked);
-  check(claim.key, reply);
-  if (word(reply, 0) == "granted") {
-    more = false;
-    replicate(claim.key, reply.link, call_options);
-    tidy(claim.key, number(reply, 2), call_options);
-    return Grant{server_fence(word(reply, 1)), Lease{claim.ttl, valid_until(sent, claim.ttl)}};
+  while (true) {
+    LinkId& unanswered = note_asked(asked);
+    const Deadline sent = BootClock::now();
+    const ScriptReply reply =
+        call(claim.key, arguments, ask.asks_again ? "" : channel, &unanswered, call_options);
+    note_answered(asked);
+    check(claim.key, reply);
+    if (reply_text(reply, 0) == "granted") {
+      replicate(claim.key, reply.link, call_options);
+      tidy(claim.key, reply_number(reply, 2), call_options);
+      return Grant{server_fence(reply_text(reply, 1)),
+                   Lease{claim.ttl, valid_until(sent, claim.ttl)}};
+    }
+    if (reply_text(reply, 0) != "refused") unexpected_answer();
+    last_answer_ = {{sent, server_clock(reply_text(reply, 7))}, reply.link, reply.server};
+    Refusal refusal = refusal_from(reply);
+    const bool more = reply_number(reply, 8) != 0;
+    const bool time_is_up = left_until(call_options.deadline) == milliseconds(0);
+    if (!more || time_is_up || refusal.why != Refusal::Reason::held) return refusal;
   }
-  if (word(reply, 0) != "refused") unexpected_answer();
-  more = number(reply, 8) != 0;
-  last_answer_ = {{sent, server_clock(word(reply, 7))}, reply.link, reply.server};
-  return refusal_from(reply);
 }
 
 Wake RedisStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
@@ -207,15 +215,6 @@ std::optional<Grant> RedisStore::grant_told_by(std::string_view text, const Link
   return handed_over_grant(last_answer_, told, told.lease * 2 / 3);
 }
 
-std::vector<KeyState> RedisStore::inspect(const Query& query, const CallOptions& call_options) {
-  return inspect_locks(query, terms_.prefix, *servers_, call_options);
-}
-
-std::vector<Holder> RedisStore::look_at_holders(const LockKey& key,
-                                                const CallOptions& call_options) {
-  return dlock::look_at_holders(key, terms_.prefix, *servers_, call_options);
-}
-
 Fence RedisStore::record_max(const LockKey& resource, Fence fence,
                              const CallOptions& call_options) {
   const std::string key = KeyNames(terms_.prefix, resource).fence_register;
@@ -229,13 +228,179 @@ Fence RedisStore::record_max(const LockKey& resource, Fence fence,
   check(resource, reply);
   if (reply.kind != Reply::Kind::array) unexpected_answer();
   if (!reply.items.empty()) {
-    const Fence largest{server_number(word(reply, 0), largest_fence)};
+    const Fence largest{server_number(reply_text(reply, 0), largest_fence)};
     if (largest < fence) unexpected_answer();
     return largest;
   }
   throw Error(ErrorKind::wrong_data,
               reply.link.client->name() + ": the key " + escaped(key) +
                   " holds something else than the fence of a guard: it is left as it is");
+}
+
+Renewed RedisStore::renew(const Claim& claim, const RenewalTerms& terms,
+                          const CallOptions& call_options) {
+  const auto granted = terms_.member ? terms.granted : std::nullopt;
+  return renew_with(renewal_arguments(claim, terms.ttl, granted), {claim.key, claim.token},
+                    terms.ttl.value_or(claim.ttl), call_options);
+}
+
+std::optional<Grant> RedisStore::rejoin(const Claim& claim, Fence fence,
+                                        const CallOptions& call_options) {
+  const Asked asked{claim.key, claim.token};
+  auto arguments = claim_arguments("rejoin", claim);
+  arguments.push_back(std::to_string(fence.value));
+  LinkId& unanswered = note_asked(asked);
+  auto grant = renew_with(arguments, asked, claim.ttl, call_options, &unanswered).grant;
+  note_answered(asked);
+  return grant;
+}
+
+Renewed RedisStore::renew_with(const std::vector<std::string>& arguments, const Asked& asked,
+                               milliseconds ttl, const CallOptions& call_options,
+                               LinkId* unanswered) {
+  const LockKey& key = asked.first;
+  const Deadline sent = BootClock::now();
+  const ScriptReply reply = run(key, arguments, call_options, unanswered);
+  if (reply_text(reply, 0) == "gone") {
+    tidy(key, reply_number(reply, 1), call_options);
+    return {std::nullopt, evictor_in(reply)};
+  }
+  if (reply_text(reply, 0) != "renewed") unexpected_answer();
+  milliseconds lease = reply_ms(reply, 1);
+  // The script never grants a longer lease; with one, the command would run on unrenewed.
+  if (ttl > milliseconds(0)) lease = std::min(lease, ttl);
+  known_.insert(asked);
+  // Otherwise a replica that is promoted would end the lease before the holder does.
+  replicate(key, reply.link, call_options);
+  tidy(key, reply_number(reply, 4), call_options);
+  return {Grant{server_fence(reply_text(reply, 2)), Lease{lease, valid_until(sent, lease)}, true,
+                Limit{reply_number(reply, 3)}}};
+}
+
+ReleaseResult RedisStore::release(const Claim& claim, const ReleaseOptions& how,
+                                  const CallOptions& call_options) {
+  const Asked asked{claim.key, claim.token};
+  if (how.renewed_elsewhere) known_.erase(asked);
+  // In a quorum, another client's request for this hold may not have arrived at this server yet.
+  const bool is_known = !terms_.member || known_.contains(asked);
+  if (is_known && !servers_->was_reached() && unanswered_.contains(asked)) return {};
+  // A request that went out on another link may be executed after this one.
+  const auto found = unanswered_.find(asked);
+  const LinkId before = found == unanswered_.end() ? LinkId{} : found->second;
+  const bool unsure = !is_known || (before != LinkId{} && !before.is_open());
+  auto [result, link] = release_once(asked, how.mode, unsure, call_options);
+  if (!unsure && before != LinkId{} && before != link) {
+    const auto again = release_once(asked, how.mode, true, call_options).first;
+    if (result.outcome == Released::not_held) result = again;
+  }
+  unanswered_.erase(asked);
+  return result;
+}
+
+std::pair<ReleaseResult, LinkId> RedisStore::release_once(const Asked& asked, ReleaseMode mode,
+                                                          bool unsure,
+                                                          const CallOptions& call_options) {
+  constexpr milliseconds tombstone_life{60'000};
+  const auto& [key, token] = asked;
+  std::vector<std::string> arguments{"release", token.text};
+  if (unsure || mode != ReleaseMode::normal) {
+    arguments.insert(arguments.end(),
+                     {unsure ? "1" : "0", mode == ReleaseMode::ignore_floor ? "1" : "0",
+                      std::to_string(tombstone_life.count())});
+  }
+  const ScriptReply reply = run(key, arguments, call_options);
+  const auto said = reply_text(reply, 0);
+  if (said != "released" && said != "left" && said != "absent") unexpected_answer();
+  tidy(key, reply_number(reply, 1), call_options);
+  if (said == "released") return {{Released::yes}, reply.link};
+  if (said == "left") return {{Released::left_queue}, reply.link};
+  const auto evictor = evictor_in(reply);
+  const bool released_before = reply.sent_twice && !evictor;
+  return {{released_before ? Released::yes : Released::not_held, evictor}, reply.link};
+}
+
+std::vector<Holder> RedisStore::evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
+                                      const CallOptions& call_options) {
+  while (true) {
+    auto seen = look_at_holders(key, call_options);
+    if (fence) std::erase_if(seen, [&](const Holder& each) { return each.fence != *fence; });
+    if (seen.empty()) return {};
+    auto evicted = evict_seen(key, seen, by, call_options);
+    if (!evicted.empty()) return evicted;
+    // The holders seen have released since, and others may hold the key already.
+  }
+}
+
+std::vector<Holder> RedisStore::evict_seen(const LockKey& key, const std::vector<Holder>& seen,
+                                           const Who& by, const CallOptions& call_options) {
+  if (seen.empty()) return {};
+  // The request names the holds by their fences. A request that is sent twice could otherwise evict
+  // a later holder.
+  const auto fences =
+      joined(seen, " ", [](const Holder& each) { return std::to_string(each.fence.value); });
+  const ScriptReply reply = run(key, {"force", "", fences, packed_who(by)}, call_options);
+  tidy(key, reply_number(reply, 2), call_options);
+  auto evicted = holders_from(reply, 3, reply_number(reply, 1));
+  return evicted.empty() && reply.sent_twice ? seen : evicted;
+}
+
+LatchState RedisStore::open_latch(const LockKey& key, const LatchTerms& terms,
+                                  const CallOptions& call_options) {
+  const std::vector<std::string> arguments{"open", std::to_string(terms.count),
+                                           std::to_string(terms.ttl.count())};
+  return ask_latch(key, arguments, false, call_options).value_or(LatchState());
+}
+
+std::optional<LatchState> RedisStore::ask_latch(const LockKey& key,
+                                                const std::vector<std::string>& arguments,
+                                                bool listen, const CallOptions& call_options) {
+  const std::string latch = KeyNames(terms_.prefix, key).latch;
+  LinkId unanswered;
+  const ScriptRun run{.text = latch_script,
+                      .sha1 = latch_script_sha1,
+                      .keys = {latch},
+                      .arguments = arguments,
+                      .channel = listen ? latch : "",
+                      .unanswered = &unanswered};
+  Backoff backoff = backoff_of_redis();
+  while (true) {
+    unanswered = {};
+    // Half of the time, so that there is some for another try; a Cluster's router retries itself.
+    const auto half = left_until(call_options.deadline) / (servers_->is_cluster() ? 1 : 2);
+    const auto answer_by = std::min(call_options.deadline, later(BootClock::now(), half));
+    ScriptReply reply;
+    try {
+      reply = servers_->run_script(run, {answer_by, call_options.cancel_fd});
+    } catch (const Error& error) {
+      // A server that refuses the connection has not run the script.
+      const bool is_silent = unanswered.was_opened() || BootClock::now() >= answer_by;
+      if (error.kind() != ErrorKind::unavailable || !is_silent ||
+          !backoff.fits(call_options.deadline))
+        throw;
+      pause(backoff.next(), call_options);
+      continue;
+    }
+    return latch_from(key, reply);
+  }
+}
+
+std::optional<LatchState> RedisStore::latch_from(const LockKey& key,
+                                                 const ScriptReply& reply) const {
+  if (is_of_class(reply, "WRONGTYPE") || is_of_class(reply, "DLOCKDATA")) {
+    throw Error(ErrorKind::wrong_data,
+                reply.link.client->name() + ": " + escaped(key.text) +
+                    ": the key holds data that is not a latch (it said: " + escaped(reply.text) +
+                    ")" + redis_keys_text(terms_.prefix, key));
+  }
+  check(key, reply);
+  const LatchState state{reply_number(reply, 0), reply_number(reply, 1), reply_ms(reply, 2)};
+  return state.count > 0 ? std::optional(state) : std::nullopt;
+}
+
+Wake::Reason RedisStore::sleep_at_latch(const LockKey& key, Deadline until, int cancel_fd) {
+  const auto heard = servers_->next_message(KeyNames(terms_.prefix, key).latch, until, cancel_fd);
+  const auto* why = std::get_if<Wake::Reason>(&heard);
+  return why != nullptr ? *why : Wake::Reason::changed;
 }
 
 }  // namespace dlock

@@ -11,16 +11,17 @@
 #include "lock/grant.hpp"
 #include "lock/latch.hpp"
 #include "lock/member.hpp"
+#include "redis/lock_states.hpp"
 #include "redis/protocol_text.hpp"
 #include "redis/redis_client.hpp"
 
 namespace dlock {
 
 /// Locks, fence registers and latches on Redis or Valkey, however the servers are deployed. Every
-/// request is one run of the script in src/redis/lock or of the one in src/redis/latch. The
-/// functions of Member need `servers` that are one server of a quorum: see redis_member(). Owned
-/// and used by one thread at a time.
-class RedisStore final : public Member, public Latches {
+/// request is one run of the script in src/redis/lock, or of latch.lua or record_max.lua. The
+/// functions of Member are for one server of a quorum: see RedisMember. Owned and used by one
+/// thread at a time.
+class RedisStore : public Member, public Latches {
  public:
   RedisStore(std::unique_ptr<RedisTransport> servers, RedisTerms terms)
       : terms_(std::move(terms)), servers_(std::move(servers)) {}
@@ -28,7 +29,9 @@ class RedisStore final : public Member, public Latches {
   RedisStore(std::unique_ptr<EndpointResolver> route, const RedisTerms& terms)
       : RedisStore(std::make_unique<RedisClient>(std::move(route), terms), terms) {}
 
-  Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) override;
+  Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) override {
+    return acquire_with({}, claim, ask, call_options);
+  }
   Wake sleep(const Claim& claim, Deadline until, int cancel_fd) override;
   Renewed renew(const Claim& claim, const RenewalTerms& terms,
                 const CallOptions& call_options) override;
@@ -36,7 +39,9 @@ class RedisStore final : public Member, public Latches {
                         const CallOptions& call_options) override;
   std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                             const CallOptions& call_options) override;
-  std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
+  std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override {
+    return inspect_locks(query, terms_.prefix, *servers_, call_options);
+  }
   bool may_be_taken_late(const Claim& claim) const override {
     return unanswered_.contains({claim.key, claim.token});
   }
@@ -47,20 +52,34 @@ class RedisStore final : public Member, public Latches {
   LatchState open_latch(const LockKey& key, const LatchTerms& terms,
                         const CallOptions& call_options) override;
   std::optional<LatchState> arrive(const LockKey& key, const ArrivalId& id,
-                                   const CallOptions& call_options) override;
+                                   const CallOptions& call_options) override {
+    return ask_latch(key, {"arrive", id.text}, false, call_options);
+  }
   std::optional<LatchState> look_at_latch(const LockKey& key, bool listen,
-                                          const CallOptions& call_options) override;
+                                          const CallOptions& call_options) override {
+    return ask_latch(key, {"read"}, listen, call_options);
+  }
   Wake::Reason sleep_at_latch(const LockKey& key, Deadline until, int cancel_fd) override;
 
   Answer vote(const Claim& claim, const Ask& ask, Fence proposal,
-              const CallOptions& call_options) override;
+              const CallOptions& call_options) override {
+    return acquire_with(proposal, claim, ask, call_options);
+  }
   std::optional<Grant> rejoin(const Claim& claim, Fence fence,
                               const CallOptions& call_options) override;
-  void note_dropped(const LockKey& key, const Token& token) override;
-  std::vector<Holder> look_at_holders(const LockKey& key, const CallOptions& call_options) override;
+  void note_dropped(const LockKey& key, const Token& token) override {
+    known_.insert({key, token});
+  }
+  std::vector<Holder> look_at_holders(const LockKey& key,
+                                      const CallOptions& call_options) override {
+    return dlock::look_at_holders(key, terms_.prefix, *servers_, call_options);
+  }
   std::vector<Holder> evict_seen(const LockKey& key, const std::vector<Holder>& seen, const Who& by,
                                  const CallOptions& call_options) override;
-  Standing standing() const override { return servers_->standing(); }
+  Standing standing() const override { return {}; }
+
+ protected:
+  RedisTransport& servers() { return *servers_; }
 
  private:
   /// A key and token, for which a request may be under way.
@@ -72,6 +91,10 @@ class RedisStore final : public Member, public Latches {
     std::string server;
   };
 
+  /// Sends a run of the script of locks.
+  virtual ScriptReply send(const ScriptRun& run, const CallOptions& call_options) {
+    return servers_->run_script(run, call_options);
+  }
   /// Run the script of locks; `channel` is the last part of the channel's name. call() returns an
   /// error reply, run() throws its meaning.
   ScriptReply call(const LockKey& key, const std::vector<std::string>& arguments,
@@ -106,14 +129,10 @@ class RedisStore final : public Member, public Latches {
   /// Continues to admit waiters after a call that ran out of its budget. This helps only other
   /// clients, so its failure does not change our own answer.
   void tidy(const LockKey& key, std::int64_t more, const CallOptions& call_options);
-  Answer ask_once(const std::optional<Fence>& proposal, const Claim& claim, const Ask& ask,
-                  const CallOptions& call_options, bool& more);
   /// The grant in a waiter's message; nothing if the message's age cannot be determined.
   std::optional<Grant> grant_told_by(std::string_view text, const LinkId& link,
                                      milliseconds ttl) const;
 
-  /// The link on which an unanswered request for it went out; none if there is no such request.
-  LinkId link_unanswered(const Asked& asked) const;
   /// The result, and the link on which it came.
   std::pair<ReleaseResult, LinkId> release_once(const Asked& asked, ReleaseMode mode, bool unsure,
                                                 const CallOptions& call_options);

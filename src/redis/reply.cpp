@@ -2,8 +2,12 @@
 
 #include <hiredis/hiredis.h>
 
-#include "base/duration.hpp"
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
 #include "base/error.hpp"
+#include "base/text.hpp"
 
 namespace dlock {
 namespace {
@@ -11,52 +15,6 @@ namespace {
 [[noreturn]] void not_redis(const std::string& what) {
   throw_unavailable("the answer is not that of a Redis server (" + what + ")",
                     Cause::other_protocol);
-}
-
-struct FreeReply {
-  void operator()(redisReply* reply) const { freeReplyObject(reply); }
-};
-
-Reply converted(const redisReply& from) {
-  Reply reply;
-  switch (from.type) {
-    case REDIS_REPLY_ERROR:
-      reply.kind = Reply::Kind::error;
-      reply.text.assign(from.str, from.len);
-      break;
-    case REDIS_REPLY_STRING:
-    case REDIS_REPLY_STATUS:
-      reply.kind = Reply::Kind::text;
-      reply.text.assign(from.str, from.len);
-      break;
-    case REDIS_REPLY_INTEGER:
-      reply.kind = Reply::Kind::integer;
-      reply.integer = from.integer;
-      break;
-    case REDIS_REPLY_ARRAY:
-      reply.kind = Reply::Kind::array;
-      for (std::size_t i = 0; i < from.elements; ++i) {
-        reply.items.push_back(converted(*from.element[i]));
-      }
-      break;
-    default:
-      break;
-  }
-  return reply;
-}
-
-/// The length after `$` or `*`: -1 (nil), or a number without sign and leading zeros.
-std::int64_t parse_length(std::string_view digits, std::int64_t largest) {
-  if (digits == "-1") return -1;
-  const auto length = parse_number(digits, 0, largest);
-  if (!length) not_redis("a length that is no number or too large");
-  if (digits.size() > 1 && digits.front() == '0') not_redis("a length with a leading zero");
-  return *length;
-}
-
-void check_integer(std::string_view digits) {
-  if (digits.starts_with('-')) digits.remove_prefix(1);
-  if (!parse_number(digits, 0, INT64_MAX)) not_redis("an integer that is none");
 }
 
 }  // namespace
@@ -69,96 +27,236 @@ bool Reply::is_array(std::size_t at_least) const {
   return kind == Kind::array && items.size() >= at_least;
 }
 
+Reply in_items(Reply reply) {
+  if (reply.kind != Reply::Kind::text) return reply;
+  Reply list;
+  list.kind = Reply::Kind::array;
+  std::string_view left = reply.text;
+  while (!left.empty()) {
+    list.items.push_back({Reply::Kind::text, std::string(take_until(left, ' ')), 0, {}});
+  }
+  return list;
+}
+
 void ReplyReader::Close::operator()(redisReader* reader) const { redisReaderFree(reader); }
 
-ReplyReader::ReplyReader() : reader_(redisReaderCreate()) {
+ReplyReader::ReplyReader() {
+  // The types of its functions differ between the versions of hiredis.
+  static redisReplyObjectFunctions functions = [] {
+    redisReplyObjectFunctions make{};
+    make.createString = [](const redisReadTask* task, auto* text, auto size) -> void* {
+      Reply* reply = place_of(*task);
+      reply->kind = task->type == REDIS_REPLY_ERROR ? Reply::Kind::error : Reply::Kind::text;
+      reply->text.assign(text, size);
+      return reply;
+    };
+    make.createArray = [](const redisReadTask* task, auto count) -> void* {
+      Partial& partial = *static_cast<Partial*>(task->privdata);
+      const auto elements = static_cast<std::int64_t>(count);
+      partial.elements += elements;
+      if (elements < 0 || elements > largest_array || partial.elements > most_elements) {
+        return nullptr;
+      }
+      Reply* reply = place_of(*task);
+      reply->kind = Reply::Kind::array;
+      reply->items.resize(static_cast<std::size_t>(elements));
+      return reply;
+    };
+    make.createInteger = [](const redisReadTask* task, auto integer) -> void* {
+      Reply* reply = place_of(*task);
+      reply->kind = Reply::Kind::integer;
+      reply->integer = integer;
+      return reply;
+    };
+    make.createNil = [](const redisReadTask* task) -> void* { return place_of(*task); };
+    make.freeObject = [](void*) {};
+    return make;
+  }();
+  reader_.reset(redisReaderCreateWithFunctions(&functions));
   if (!reader_) throw Error(ErrorKind::host_refused, "out of memory");
+  reader_->privdata = &partial_;
 }
 
 ReplyReader::~ReplyReader() = default;
 
-void ReplyReader::feed(std::string_view bytes) { bytes_ += bytes; }
-
-std::optional<Reply> ReplyReader::next() {
-  if (!scan()) {
-    if (bytes_.size() > largest_reply) not_redis("a reply of more than 8 MiB");
-    return std::nullopt;
-  }
-  Reply reply = parse(std::string_view(bytes_).substr(0, scanned_));
-  bytes_.erase(0, scanned_);
-  scanned_ = 0;
-  elements_ = 0;
-  return reply;
+Reply* ReplyReader::place_of(const redisReadTask& task) {
+  if (task.parent == nullptr) return &static_cast<Partial*>(task.privdata)->reply;
+  return &static_cast<Reply*>(task.parent->obj)->items[static_cast<std::size_t>(task.idx)];
 }
 
-bool ReplyReader::scan() {
-  while (scanned_ < bytes_.size()) {
-    const auto rest = std::string_view(bytes_).substr(scanned_);
-    const auto end = rest.find("\r\n");
-    if (end == std::string_view::npos || end > longest_line) {
-      if (rest.size() > longest_line) not_redis("a line of more than 64 KiB");
-      if (std::string_view("+-:$*").find(rest.front()) == std::string_view::npos) {
-        not_redis("it does not speak RESP");
-      }
-      return false;
-    }
-    if (!scan_element(rest.substr(0, end))) return false;
-    if (open_.empty()) return true;
+void ReplyReader::feed(std::string_view bytes) {
+  redisReaderFeed(reader_.get(), bytes.data(), bytes.size());
+  size_ += bytes.size();
+}
+
+std::optional<Reply> ReplyReader::next() {
+  void* complete = nullptr;
+  if (redisReaderGetReply(reader_.get(), &complete) != REDIS_OK) {
+    not_redis(reader_->err == REDIS_ERR_OOM ? "too many elements" : "it does not speak RESP");
+  }
+  if (complete == nullptr) {
+    if (size_ > largest_reply) not_redis("a reply of more than 8 MiB");
+    return std::nullopt;
+  }
+  size_ = reader_->len - reader_->pos;
+  return std::exchange(partial_, Partial()).reply;
+}
+
+namespace {
+
+/// The meaning of an error reply, recognized by its code or by a part of its text.
+struct Meaning {
+  std::string_view mark;
+  ErrorKind kind;
+  std::string_view text;
+  Cause cause = Cause::other_reply;
+};
+
+/// Error codes of Redis 6.2 to 8 and Valkey 8 (server.c and others).
+constexpr Meaning codes[] = {
+    {"DLOCKDATA", ErrorKind::wrong_data, "the key holds data that is not a lock"},
+    {"WRONGTYPE", ErrorKind::wrong_data, "the key holds data that is not a lock"},
+    {"NOAUTH", ErrorKind::denied,
+     "the server wants a password, perhaps a user (redis://USER@HOST): --password-file, for "
+     "sentinels --sentinel-password-file",
+     Cause::password_missing},
+    {"WRONGPASS", ErrorKind::denied, "user name or password is wrong", Cause::password_wrong},
+    {"NOPERM", ErrorKind::denied,
+     "the user may not do this: its ACL lacks a command, key or channel", Cause::acl},
+    {"DENIED", ErrorKind::denied, "the server is in protected mode and refuses other hosts",
+     Cause::protected_mode},
+    {"LOADING", ErrorKind::unavailable, "the server is still loading its data", Cause::loading},
+    {"READONLY", ErrorKind::unavailable, "the server is a read-only replica, and not the master",
+     Cause::read_only},
+    {"MASTERDOWN", ErrorKind::unavailable, "the server is a replica that has lost its master",
+     Cause::read_only},
+    {"OOM", ErrorKind::unavailable, "the server is out of memory (maxmemory)",
+     Cause::out_of_memory},
+    {"MISCONF", ErrorKind::unavailable, "the server cannot save to disk and refuses writes",
+     Cause::cannot_save},
+    {"NOREPLICAS", ErrorKind::unavailable, "the server has too few replicas and refuses writes",
+     Cause::too_few_replicas},
+    {"BUSY", ErrorKind::unavailable, "the server is busy with somebody's script", Cause::busy},
+    {"MOVED", ErrorKind::unavailable, "the server is a Cluster node and the key lives on another"},
+    {"ASK", ErrorKind::unavailable,
+     "the server is a Cluster node and the key is moving to another"},
+    {"CLUSTERDOWN", ErrorKind::unavailable, "the Cluster is down"},
+    {"CROSSSLOT", ErrorKind::bug, "keys of one lock in different Cluster slots"},
+    {"TRYAGAIN", ErrorKind::unavailable, "the Cluster is moving the key"},
+    {"NOPROTO", ErrorKind::unavailable, "the server refuses the protocol"},
+};
+
+constexpr std::string_view no_scripts =
+    "the server runs no scripts, and a lock of dlock is one: enable EVAL and EVALSHA (Lua), or "
+    "write redis+sentinel:// if it is a sentinel";
+
+constexpr std::string_view no_password =
+    "the server's default user has no password, but one is set: whose it is stands in the URL, "
+    "redis://USER@HOST";
+
+/// Errors without a code of their own.
+constexpr Meaning phrases[] = {
+    {"invalid password", ErrorKind::denied, "the password is wrong", Cause::password_wrong},
+    {"AUTH <password> called without", ErrorKind::denied, no_password, Cause::password_unneeded},
+    {"no password is set", ErrorKind::denied, no_password, Cause::password_unneeded},
+    {"wrong number of arguments for 'auth'", ErrorKind::denied, "the server knows no user names",
+     Cause::password_wrong},
+    {"can't run this command", ErrorKind::denied,
+     "the user may not do this: its ACL lacks a command", Cause::acl},
+    {"can't access at least one of the keys", ErrorKind::denied,
+     "the user may not do this: its ACL lacks the key", Cause::acl},
+    {"can't publish to the channel", ErrorKind::denied,
+     "the user may not do this: its ACL lacks the channel", Cause::acl},
+    {"DB index is out of range", ErrorKind::unavailable, "the server has no such database",
+     Cause::no_such_database},
+    {"invalid DB index", ErrorKind::unavailable, "the server has no such database",
+     Cause::no_such_database},
+    {"SELECT is not allowed in cluster", ErrorKind::unavailable, "a Cluster has database 0 only",
+     Cause::no_such_database},
+    {"unknown command 'EVAL", ErrorKind::unavailable, no_scripts},
+    {"unknown command `EVAL", ErrorKind::unavailable, no_scripts},
+    {"unknown command 'AUTH'", ErrorKind::unavailable, "the server knows no passwords",
+     Cause::password_unneeded},
+    {"unknown command `AUTH`", ErrorKind::unavailable, "the server knows no passwords",
+     Cause::password_unneeded},
+    {"unknown command", ErrorKind::unavailable, "the server lacks a command dlock needs"},
+    {"max number of clients reached", ErrorKind::unavailable, "the server has too many clients",
+     Cause::too_many_clients},
+};
+
+bool has_code(std::string_view text, std::string_view code) {
+  for (auto at = text.find(code); at != std::string_view::npos; at = text.find(code, at + 1)) {
+    const auto end = at + code.size();
+    const bool begins = at == 0 || text[at - 1] == ' ' || text[at - 1] == '-';
+    if (begins && (end == text.size() || text[end] == ' ')) return true;
   }
   return false;
 }
 
-bool ReplyReader::scan_element(std::string_view line) {
-  std::size_t used = line.size() + 2;
-  const auto body = line.empty() ? line : line.substr(1);
-  std::int64_t members = 0;
-  switch (line.empty() ? '\0' : line.front()) {
-    case '+':
-    case '-':
-      break;
-    case ':':
-      check_integer(body);
-      break;
-    case '$': {
-      const auto length = parse_length(body, longest_bulk);
-      if (length < 0) break;
-      const auto rest = std::string_view(bytes_).substr(scanned_ + used);
-      const auto bytes = static_cast<std::size_t>(length);
-      if (rest.size() < bytes + 2) return false;
-      if (rest.substr(bytes, 2) != "\r\n") not_redis("a bulk string without its end");
-      used += bytes + 2;
-      break;
+/// Null if no table has the error.
+const Meaning* meaning_of(const Reply& reply) {
+  for (const Meaning& each : codes) {
+    if (is_of_class(reply, each.mark)) return &each;
+  }
+  for (const Meaning& each : phrases) {
+    if (reply.text.find(each.mark) != std::string::npos) return &each;
+  }
+  return nullptr;
+}
+
+Error made(const Meaning* known, std::string_view said) {
+  constexpr Meaning unknown{"", ErrorKind::unavailable, "the server refused"};
+  const Meaning& meaning = known == nullptr ? unknown : *known;
+  // After this phrase Redis repeats the request, perhaps with a password.
+  said = said.substr(0, said.find(", with args beginning with"));
+  // After this the server names the place in the script, which matters only for errors of the
+  // script.
+  if (known != nullptr) said = said.substr(0, said.find(" script: "));
+  constexpr std::size_t enough = 200;
+  return {meaning.kind,
+          std::string(meaning.text) + " (it said: " + escaped(said.substr(0, enough)) + ")",
+          meaning.cause};
+}
+
+/// `text` with *** in place of each secret, read once from beginning to end.
+std::string scrubbed(std::string_view text, std::span<const std::string> secrets) {
+  std::string shown;
+  while (!text.empty()) {
+    std::size_t longest = 0;
+    for (const std::string& secret : secrets) {
+      if (text.starts_with(secret)) longest = std::max(longest, secret.size());
     }
-    case '*':
-      members = parse_length(body, largest_array);
-      break;
-    default:
-      not_redis("it does not speak RESP");
+    shown += longest > 0 ? "***" : text.substr(0, 1);
+    text.remove_prefix(std::max<std::size_t>(longest, 1));
   }
-  scanned_ += used;
-  if (members > 0) {
-    if (open_.size() == deepest) not_redis("arrays nested too deep");
-    elements_ += members;
-    if (elements_ > most_elements) not_redis("a reply of more than 262144 elements");
-    open_.push_back(members);
-  } else {
-    close_arrays();
-  }
-  return true;
+  return shown;
 }
 
-void ReplyReader::close_arrays() {
-  while (!open_.empty() && --open_.back() == 0) open_.pop_back();
+}  // namespace
+
+bool is_of_class(const Reply& reply, std::string_view code) {
+  if (!reply.is_error()) return false;
+  const std::string_view text = reply.text;
+  const bool wrapped = text.starts_with("ERR Error running script");
+  return wrapped ? has_code(text, code) : text.substr(0, text.find(' ')) == code;
 }
 
-Reply ReplyReader::parse(std::string_view frame) {
-  void* parsed = nullptr;
-  redisReaderFeed(reader_.get(), frame.data(), frame.size());
-  if (redisReaderGetReply(reader_.get(), &parsed) != REDIS_OK || parsed == nullptr) {
-    not_redis("hiredis cannot parse it");
-  }
-  const std::unique_ptr<redisReply, FreeReply> reply(static_cast<redisReply*>(parsed));
-  return converted(*reply);
+Error server_error(const Reply& reply) { return made(meaning_of(reply), reply.text); }
+
+Error server_error(const Reply& reply, const std::string& server) {
+  const Error error = server_error(reply);
+  return error.reworded(server + ": " + error.what());
+}
+
+Error auth_error(const Reply& reply, std::span<const std::string> credentials) {
+  const Meaning* known = meaning_of(reply);
+  // A password may be a word of the server's own sentence; *** in it would reveal which word.
+  Error error = made(known, known != nullptr ? known->mark : scrubbed(reply.text, credentials));
+  const bool broken = std::any_of(credentials.begin(), credentials.end(), [](const auto& each) {
+    return each.ends_with('\n') || each.ends_with('\r');
+  });
+  if (!broken || error.cause() != Cause::password_wrong) return error;
+  return error.reworded(std::string("the password ends with a line break: ") + error.what());
 }
 
 }  // namespace dlock

@@ -3,11 +3,15 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/error.hpp"
+
 struct redisReader;
+struct redisReadTask;
 
 namespace dlock {
 
@@ -23,11 +27,12 @@ struct Reply {
   bool is_array(std::size_t at_least) const;
 };
 
-/// Turns the bytes of a connection into replies. The peer may be any program that listens, so this
-/// checks each frame before hiredis parses it: types and digits as in RESP2, and the bounds below,
-/// which hiredis 0.14 lacks (an array header is enough to make it allocate). Throws
-/// Error{unavailable} once the bytes are not RESP2 or exceed a bound; the connection is then
-/// useless.
+/// Splits a reply of one line at its blanks into a list of items.
+Reply in_items(Reply reply);
+
+/// Turns the bytes of a connection into replies, by hiredis. Throws Error{unavailable} once the
+/// bytes are not RESP or exceed a bound, which hiredis lacks (an array header is enough to make it
+/// allocate); the connection is then useless.
 class ReplyReader {
  public:
   ReplyReader();
@@ -38,31 +43,40 @@ class ReplyReader {
   /// The next complete reply, if there is one.
   std::optional<Reply> next();
 
-  static constexpr std::size_t longest_line = 64 * 1024;
-  static constexpr std::int64_t longest_bulk = 1024 * 1024;
   static constexpr std::int64_t largest_array = 64 * 1024;
-  /// The limit for all arrays of one reply; each element costs some 250 bytes, however short it is.
-  /// The answer to CLUSTER SLOTS has 213 000 if every slot is a range of its own, with a replica
-  /// and without host names.
+  /// The limit for all arrays of one reply. The answer to CLUSTER SLOTS has 213,000 if every slot
+  /// is a range of its own, with a replica and without host names.
   static constexpr std::int64_t most_elements = 256 * 1024;
-  static constexpr std::size_t deepest = 8;
   static constexpr std::size_t largest_reply = 8 * 1024 * 1024;
 
  private:
-  /// Moves scanned_ over the whole elements that have arrived; true once a reply is complete.
-  bool scan();
-  bool scan_element(std::string_view line);
-  void close_arrays();
-  Reply parse(std::string_view frame);
+  /// The reply that is being read.
+  struct Partial {
+    Reply reply;
+    std::int64_t elements = 0;  ///< announced by its arrays
+  };
+  static Reply* place_of(const redisReadTask& task);
 
   struct Close {
     void operator()(redisReader* reader) const;
   };
   std::unique_ptr<redisReader, Close> reader_;
-  std::string bytes_;
-  std::size_t scanned_ = 0;         ///< how much of bytes_ has been checked
-  std::vector<std::int64_t> open_;  ///< elements still missing, of each array being read
-  std::int64_t elements_ = 0;       ///< announced by the arrays of the reply
+  Partial partial_;
+  std::size_t size_ = 0;  ///< how many bytes have come since the last complete reply
 };
+
+/// Returns the Error to throw for an error reply. It distinguishes all classes of the server and
+/// never reads one as "held by another". Redis 6.2 wraps the class of a script's error in ERR, so
+/// the text is searched for it.
+Error server_error(const Reply& reply);
+/// The same, with `server` as the server's name in the message.
+Error server_error(const Reply& reply, const std::string& server);
+
+/// The same for a reply to AUTH. The message quotes only known text of the reply, or the reply
+/// without `credentials`, which a server may repeat.
+Error auth_error(const Reply& reply, std::span<const std::string> credentials);
+
+/// Whether `reply` is an error of this class, plain or wrapped.
+bool is_of_class(const Reply& reply, std::string_view code);
 
 }  // namespace dlock

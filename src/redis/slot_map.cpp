@@ -9,46 +9,20 @@
 namespace dlock {
 namespace {
 
+constexpr int slot_count = 16384;
+
 /// Parses the last word of `MOVED 3999 10.0.0.1:6381`. An IPv6 address has no brackets there; a
 /// node that does not know its own host names only the port.
-std::optional<NodeAddress> place_in(std::string_view text) {
+std::optional<Redirection> redirection_to(Redirection::Kind kind, std::string_view text) {
   const auto place = text.substr(text.rfind(' ') + 1);
   const auto colon = place.rfind(':');
   if (colon == std::string_view::npos) return std::nullopt;
   const bool same_host = colon == 0;
   auto to = announced(same_host ? "same" : place.substr(0, colon), place.substr(colon + 1));
-  if (to && same_host) to->host.clear();
-  return to;
+  if (!to) return std::nullopt;
+  if (same_host) to->host.clear();
+  return Redirection{kind, *to};
 }
-
-Redirection to_place(Redirection::Kind kind, std::string_view text) {
-  const auto to = place_in(text);
-  return to ? Redirection{kind, *to} : Redirection{Redirection::Kind::nowhere, {}};
-}
-
-}  // namespace
-
-std::optional<Redirection> redirection_in(const Reply& reply) {
-  if (!reply.is_error()) return std::nullopt;
-  const std::string_view text = reply.text;
-  const auto code = text.substr(0, text.find(' '));
-  if (code == "MOVED") return to_place(Redirection::Kind::moved, text);
-  if (code == "ASK") return to_place(Redirection::Kind::ask, text);
-  for (const auto* later : {"TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN"}) {
-    if (code == later) return Redirection{};
-  }
-  return std::nullopt;
-}
-
-std::string advice_on_a_cluster(const Reply& reply) {
-  const auto redirection = redirection_in(reply);
-  const bool is_of_a_cluster = redirection && redirection->kind != Redirection::Kind::later;
-  return is_of_a_cluster ? "; a Cluster is named by redis+cluster://" : "";
-}
-
-namespace {
-
-constexpr int slot_count = 16384;
 
 std::uint16_t crc16(std::string_view bytes) {
   constexpr std::uint16_t polynomial = 0x1021;
@@ -64,7 +38,7 @@ std::uint16_t crc16(std::string_view bytes) {
 }
 
 [[noreturn]] void no_map() {
-  throw Error(ErrorKind::unavailable, "its answer to CLUSTER SLOTS cannot be understood");
+  throw_unavailable("its answer to CLUSTER SLOTS cannot be understood");
 }
 
 int slot_in(const Reply& reply) {
@@ -84,13 +58,28 @@ std::optional<NodeAddress> node_in(const Reply& reply, const NodeAddress& asked)
 }
 
 void add(std::vector<NodeAddress>& nodes, const NodeAddress& node) {
-  constexpr std::size_t most_nodes = 2000;  // a Cluster should have at most 1000
-  if (std::find(nodes.begin(), nodes.end(), node) != nodes.end()) return;
-  if (nodes.size() == most_nodes) no_map();
-  nodes.push_back(node);
+  if (std::find(nodes.begin(), nodes.end(), node) == nodes.end()) nodes.push_back(node);
 }
 
 }  // namespace
+
+std::optional<Redirection> redirection_in(const Reply& reply) {
+  if (!reply.is_error()) return std::nullopt;
+  const std::string_view text = reply.text;
+  const auto code = text.substr(0, text.find(' '));
+  if (code == "MOVED") return redirection_to(Redirection::Kind::moved, text);
+  if (code == "ASK") return redirection_to(Redirection::Kind::ask, text);
+  for (const auto* later : {"TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN"}) {
+    if (code == later) return Redirection{};
+  }
+  return std::nullopt;
+}
+
+std::string advice_on_a_cluster(const Reply& reply) {
+  const auto redirection = redirection_in(reply);
+  const bool is_of_a_cluster = redirection && redirection->kind != Redirection::Kind::later;
+  return is_of_a_cluster ? "; a Cluster is named by redis+cluster://" : "";
+}
 
 int slot_of(std::string_view name) {
   const auto open = name.find('{');

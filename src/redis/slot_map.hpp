@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "redis/node_address.hpp"
+#include "redis/endpoint_resolver.hpp"
 #include "redis/reply.hpp"
 
 namespace dlock {
@@ -15,10 +15,9 @@ namespace dlock {
 /// (https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/).
 struct Redirection {
   enum class Kind {
-    moved,    ///< the slot belongs to the node at `to` from now on
-    ask,      ///< the slot is migrating to `to`: send this request there, after an ASKING
-    later,    ///< the slot is between two nodes, or no node serves it now
-    nowhere,  ///< `moved` or `ask` with an impossible address
+    moved,  ///< the slot belongs to the node at `to` from now on
+    ask,    ///< the slot is migrating to `to`: send this request there, after an ASKING
+    later,  ///< the slot is between two nodes, or no node serves it now
   };
   Kind kind = Kind::later;
   NodeAddress to;  ///< the host is empty if it is that of the answering node

@@ -11,9 +11,9 @@
 #include "doctor/rights.hpp"
 #include "quorum/quorum_store.hpp"
 #include "quorum/threaded_node_clients.hpp"
-#include "redis/member_server.hpp"
+#include "redis/endpoint_resolver.hpp"
+#include "redis/redis_member.hpp"
 #include "redis/redis_store.hpp"
-#include "redis/sentinel_resolver.hpp"
 #include "support/cluster.hpp"
 #include "support/eventually.hpp"
 #include "support/recorded_process.hpp"
@@ -104,7 +104,7 @@ class Quorum final : public RedisDeployment {
     auto nodes = std::make_unique<ThreadedNodeClients>([this] {
       std::vector<std::unique_ptr<Member>> members;
       for (RedisServer* each : servers()) {
-        members.push_back(redis_member(endpoint_at(each->address()), "dlock:"));
+        members.push_back(std::make_unique<RedisMember>(endpoint_at(each->address())));
       }
       return members;
     });

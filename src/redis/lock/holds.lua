@@ -1,33 +1,35 @@
--- Part 6 of the script that request.lua describes: functions, which reply nothing. KEYS 1 to 4, no
+-- Part 4 of the script that request.lua describes: functions, which reply nothing. KEYS 1 to 4, no
 -- ARGV.
 --
 -- They read and change the holds of the key, and decide which owners are admitted.
 
-local changed, budget, holds, earliest_before = false, 500, {}, guard_end > 0 and 0 or math.huge
+local changed, budget, holds = false, 500, {}
+local earliest_before = quarantine_end > 0 and 0 or math.huge
 local has_lapsed = false  -- a grant that its waiter did not confirm
 local owners, owner_count, least_limit = {}, 0, math.huge  -- owner -> one of its holds
-local kept_count = 0  -- how many of owner_count are kept holds, which have no owner
+local cooldown_count = 0  -- how many of owner_count are in cooldown, without an owner
 local readers, seats = {}, {}  -- owners with a hold without a limit, and with one of more than 1
 
 local function is_live(hold) return hold.flag ~= 't' end
+local function is_held(hold) return hold.flag == 'h' or hold.flag == 'p' end
 local function ends_at(hold) return hold.at + hold.lease * 1000 end
 
-local function floor_left(hold)
-  return math.ceil((math.min(hold.since, now) + hold.floor * 1000 - now) / 1000)
+local function min_hold_left(hold)
+  return math.ceil((math.min(hold.since, now) + hold.min_hold * 1000 - now) / 1000)
 end
 
 local function parse(value)
-  local flag, floor, at, since, fence, lease, ttl, limit, owner, who =
+  local flag, min_hold, at, since, fence, lease, ttl, limit, owner, who =
     string.match(value, '^([hpkt]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
   if not flag then return nil end
-  return {flag = flag, floor = tonumber(floor), at = math.min(at, now),
+  return {flag = flag, min_hold = tonumber(min_hold), at = math.min(at, now),
     from_ahead = tonumber(at) > now, since = tonumber(since), fence = fence,
     lease = tonumber(lease), ttl = tonumber(ttl), limit = tonumber(limit), owner = owner, who = who}
 end
 
 local function packed(hold)
-  return string.format('%s %.0f %.0f %.0f %s %.0f %.0f %.0f %s %s', hold.flag, hold.floor, hold.at,
-    hold.since, hold.fence, hold.lease, hold.ttl, hold.limit, hold.owner, hold.who)
+  return string.format('%s %.0f %.0f %.0f %s %.0f %.0f %.0f %s %s', hold.flag, hold.min_hold,
+    hold.at, hold.since, hold.fence, hold.lease, hold.ttl, hold.limit, hold.owner, hold.who)
 end
 
 -- Records the last grant of the key.
@@ -40,14 +42,14 @@ local function count_in(hold, id)
   if not is_live(hold) then return end
   local owner = hold.flag == 'k' and ' ' .. id or hold.owner
   if not owners[owner] then owner_count = owner_count + 1 end
-  if hold.flag == 'k' then kept_count = kept_count + 1 end
+  if hold.flag == 'k' then cooldown_count = cooldown_count + 1 end
   owners[owner] = hold
   if hold.limit > 0 then least_limit = math.min(least_limit, hold.limit) end
   if hold.limit == 0 then readers[owner] = true elseif hold.limit > 1 then seats[owner] = true end
 end
 
 local function count_all()
-  owners, owner_count, least_limit, kept_count = {}, 0, math.huge, 0
+  owners, owner_count, least_limit, cooldown_count = {}, 0, math.huge, 0
   readers, seats = {}, {}
   for id, hold in pairs(holds) do count_in(hold, id) end
 end
@@ -59,8 +61,8 @@ local function life_left(hold)
   local latest = ends_at(hold)
   if hold.flag == 'p' then
     latest = latest + (lapse_memory + 1) * 1000
-  elseif hold.floor > 0 then
-    latest = math.max(latest, hold.since + hold.floor * 1000)
+  elseif hold.min_hold > 0 then
+    latest = math.max(latest, hold.since + hold.min_hold * 1000)
   end
   return math.max(math.ceil((latest - now) / 1000), 1)
 end
@@ -76,23 +78,23 @@ local function remove(id)
   call('HDEL', key, id)
 end
 
--- The hash expires with its last hold: the release in common_cases.lua relies on that.
-local function keep_holds()
+-- The hash expires with its last hold: the release in fast_paths.lua relies on that.
+local function set_life()
   local life = 0
   for _, hold in pairs(holds) do life = math.max(life, life_left(hold)) end
   if changed and life > 0 then call('PEXPIRE', key, life) end
 end
 
 -- A hold that ends before its min-hold keeps the key taken, without an owner.
-local function drop_or_keep(id, hold)
-  if (hold.flag ~= 'h' and hold.flag ~= 'p') or floor_left(hold) <= 0 then return remove(id) end
-  hold.lease, hold.at, hold.flag, hold.owner = hold.floor, math.min(hold.since, now), 'k', '-'
+local function remove_or_cool_down(id, hold)
+  if not is_held(hold) or min_hold_left(hold) <= 0 then return remove(id) end
+  hold.lease, hold.at, hold.flag, hold.owner = hold.min_hold, math.min(hold.since, now), 'k', '-'
   store(id, hold)
 end
 
 -- A waiter that has not confirmed has done no work, so its min-hold does not apply.
 local function expire(id, hold)
-  if hold.flag ~= 'p' then return drop_or_keep(id, hold) end
+  if hold.flag ~= 'p' then return remove_or_cool_down(id, hold) end
   has_lapsed = has_lapsed or ends_at(hold) + lapse_memory * 1000 > now
   remove(id)
 end
@@ -138,22 +140,22 @@ local function outer_hold(owner)
 end
 
 -- Returns 'enter' with the hold to re-enter, 'fresh', 'upgrade' or 'full'. No member of a quorum
--- need see all readers and all semaphore owners, so there they exclude each other. A kept hold
+-- need see all readers and all semaphore owners, so there they exclude each other. A cooldown
 -- excludes only newcomers, because its owner no longer works.
-local function rule(owner, limit, past_guard)
+local function rule(owner, limit, past_quarantine)
   local outer = outer_hold(owner)
   if outer then
     if limit == 0 then return 'enter', outer end
-    if owner_count - kept_count > limit then return 'upgrade' end
-    for reader in pairs(vouched and limit > 1 and readers or {}) do
+    if owner_count - cooldown_count > limit then return 'upgrade' end
+    for reader in pairs(recorded and limit > 1 and readers or {}) do
       if reader ~= outer.owner and owners[reader].flag ~= 'k' then return 'upgrade' end
     end
     return 'enter', outer
   end
-  if vouched and next(limit == 0 and seats or limit > 1 and readers or {}) then return 'full' end
+  if recorded and next(limit == 0 and seats or limit > 1 and readers or {}) then return 'full' end
   if limit > 0 and owner_count + 1 > limit then return 'full' end
   if owner_count + 1 > least_limit then return 'full' end
-  return (guard_end == 0 or past_guard) and 'fresh' or 'full'
+  return (quarantine_end == 0 or past_quarantine) and 'fresh' or 'full'
 end
 
 -- `hold` has the fields of the request; verdict and outer come from rule().

@@ -1,6 +1,6 @@
--- Part 8 of the script that request.lua describes: acquire(), renew(), release() and force(),
--- called once the holds are read. Each takes the ARGV of its operation there and returns its reply,
--- without the items that a member adds. KEYS 1 to 4.
+-- Part 6, the last, of the script that request.lua describes: reads the holds, calls the operation
+-- that ARGV 1 names, and replies, with the items that a member adds. KEYS 1 to 5 and the ARGV of
+-- all operations as listed there.
 
 local function live_values(reply, wanted, most)
   for _, hold in pairs(holds) do
@@ -30,43 +30,44 @@ local function join(ticket)
   if not place or (ticket and ticket < tonumber(place)) then
     call('ZADD', KEYS[2], string.format('%.0f', ticket or last_ticket_plus_one()), token)
   end
-  call('HSET', KEYS[3], token, stamp .. ' 0 ' .. ARGV[8] .. ' ' .. claim)
-  keep_queue()
+  local channel = ARGV[3] == '' and ARGV[8] or ARGV[8] .. '@' .. ARGV[3]
+  call('HSET', KEYS[3], token, stamp .. ' 0 ' .. channel .. ' ' .. claim)
+  set_queue_life()
 end
 
 local function superseded(by, more)
-  return {'refused', 'superseded', string.format('%.0f', by.ticket), 0, call('ZCARD', KEYS[2]), 0, 0,
-    stamp, more, string.format('h 0 %s %s 0 0 0 1 %s %s', stamp, stamp, by.owner, by.who)}
+  return {'refused', 'superseded', string.format('%.0f', by.ticket), 0, call('ZCARD', KEYS[2]), 0,
+    0, stamp, more, string.format('h 0 %s %s 0 0 0 1 %s %s', stamp, stamp, by.owner, by.who)}
 end
 
 local function requested() return select(2, parse_waiter('0 0 - ' .. claim)) end
 
 local function acquire()
   local own, asked, channel = holds[token], requested(), ARGV[8] or ''
-  if own and (own.flag == 'k' or own.flag == 't') then
+  if own and not is_held(own) then
     unqueue(token)
-    return refused('gone', 0, 0, settle())
+    return refused('gone', 0, 0, tidy())
   end
   if own then
     own.at, own.ttl, own.lease, own.flag = now, asked.ttl, asked.ttl, 'h'
     unqueue(token)
     store(token, own)
-    return granted(settle())
+    return granted(tidy())
   end
   local latest, ticket = ARGV[10] == 'latest', tonumber(ARGV[7] or '')
   local older = latest and newest()
   if is_superseded(older, ticket, asked.owner) then
     unqueue(token)
-    return superseded(older, settle())
+    return superseded(older, tidy())
   end
   local verdict, outer = rule(asked.owner, asked.limit)
   if verdict == 'enter' then
     admit(token, asked, verdict, outer)
-    return granted(settle())
+    return granted(tidy())
   end
   if verdict == 'upgrade' then
     unqueue(token)
-    return refused('upgrade', 0, 0, settle())
+    return refused('upgrade', 0, 0, tidy())
   end
   local queued = call('EXISTS', KEYS[2]) == 1
   if latest and not ticket then
@@ -77,15 +78,15 @@ local function acquire()
     if latest then supersede(older, tonumber(call('ZSCORE', KEYS[2], token)), asked) end
     queued = true
   end
-  local more = queued and let_in(token, verdict == 'fresh') or 0
+  local more = queued and admit_waiters(token, verdict == 'fresh') or 0
   if not holds[token] and call('EXISTS', KEYS[2]) == 0 then
     verdict, outer = rule(asked.owner, asked.limit)
     if verdict == 'fresh' then
       admit(token, asked, verdict, outer)
-      if latest and (not vouched or ARGV[7] ~= '') then supersede(older, ticket, asked) end
+      if latest and (not recorded or ARGV[7] ~= '') then supersede(older, ticket, asked) end
     end
   end
-  more = math.max(more, tell_next(token))
+  more = math.max(more, notify_next(token))
   if holds[token] then return granted(more) end
   local place = call('ZSCORE', KEYS[2], token)
   if place then
@@ -98,34 +99,34 @@ end
 
 local function tombstone(lease, who)
   return {at = now, since = now, fence = '0', lease = lease, ttl = lease, limit = 0, flag = 't',
-    floor = 0, owner = '-', who = who}
+    min_hold = 0, owner = '-', who = who}
 end
 
 local function not_held(word, own)
-  local more = settle()
+  local more = tidy()
   if own and own.flag == 't' and own.who ~= '-' then return {word, more, own.who} end
   return word .. ' ' .. more
 end
 
 local function renew()
   local own = holds[token]
-  if not own or (own.flag ~= 'h' and own.flag ~= 'p') then return not_held('gone', own) end
+  if not own or not is_held(own) then return not_held('gone', own) end
   own.at, own.flag = now, 'h'
   own.lease = tonumber(ARGV[4]) or own.ttl
   if op == 'renew' and ARGV[6] and not string.find(own.who, ' #%d+$') then
     own.who = own.who .. ARGV[6]
   end
   store(token, own)
-  local more = settle()
+  local more = tidy()
   return string.format('renewed %.0f %s %.0f %d', own.lease, own.fence, own.limit, more)
 end
 
 local function release()
   local own = holds[token]
   local answer = 'absent'
-  if own and (own.flag == 'h' or own.flag == 'p') then
+  if own and is_held(own) then
     answer = 'released'
-    if ARGV[5] == '1' then remove(token) else drop_or_keep(token, own) end
+    if ARGV[5] == '1' then remove(token) else remove_or_cool_down(token, own) end
     count_all()
   elseif call('ZREM', KEYS[2], token) == 1 then
     answer = 'left'
@@ -135,21 +136,100 @@ local function release()
     store(token, tombstone(tonumber(ARGV[6]), '-'))
   end
   if answer == 'absent' then return not_held(answer, own) end
-  return answer .. ' ' .. settle()
+  return answer .. ' ' .. tidy()
 end
 
-local function force()
+local function evict()
   local fences = {}
   for fence in string.gmatch(ARGV[4], '%d+') do fences[fence] = true end
   local function wanted(hold) return ARGV[4] == '' or fences[hold.fence] end
   local out = live_values({'forced', stamp, 0}, wanted, math.huge)
   for id, hold in pairs(holds) do
     if is_live(hold) and wanted(hold) then
-      local told = hold.flag ~= 'k' and ARGV[5]
-      if told then store(id, tombstone(hold.lease, told)) else remove(id) end
+      local evictor = hold.flag ~= 'k' and ARGV[5]
+      if evictor then store(id, tombstone(hold.lease, evictor)) else remove(id) end
     end
   end
   count_all()
-  out[3] = settle()
+  out[3] = tidy()
   return out
 end
+
+-- The operations that only a member of a quorum has. rejoin() returns the reply of a renew.
+local raise_own, rejoin
+
+if recorded then
+  -- Raises the hold's fence, unless a larger one was granted since.
+  raise_own = function(fence)
+    local own, last = holds[token], last_fence()
+    if not (own and is_held(own) and fence) or last > tonumber(fence) then return end
+    if tonumber(own.fence) < tonumber(fence) then agree(own.owner, fence) end
+  end
+
+  -- Puts the hold first in the queue, to be admitted without a message once there is room.
+  local function reserve(fence)
+    call('ZADD', KEYS[2], 0, token)
+    call('HSET', KEYS[3], token,
+      stamp .. ' 0 ' .. reserved .. ' ' .. fence .. ' ' .. ARGV[5] .. ARGV[4])
+    set_queue_life()
+  end
+
+  -- A re-entered hold may come back before the outer one, and is then stored under the inner owner.
+  -- This moves it to the outer owner. The fence identifies it: all holds of one owner share a
+  -- fence, and no other owner has it. An owner that is back already adopts nothing.
+  local function adopt_inner(owner, fence)
+    for _, hold in pairs(holds) do
+      if is_held(hold) and hold.owner == owner then return end
+    end
+    for id, hold in pairs(holds) do
+      local below = string.sub(hold.owner, 1, #owner + 1) == owner .. '/'
+      if is_held(hold) and below and hold.fence == fence then
+        hold.owner = owner
+        store(id, hold)
+      end
+    end
+    count_all()
+  end
+
+  -- Bypasses queue and quarantine: the other members remember this hold, so nobody else can have
+  -- been granted the key.
+  rejoin = function()
+    local fence, asked = ARGV[7], requested()
+    adopt_inner(asked.owner, fence)
+    local verdict, outer = rule(asked.owner, asked.limit, true)
+    local own = holds[token]
+    if own and is_held(own) then
+      agree(own.owner, fence)
+    elseif own then
+      return renew()
+    elseif verdict == 'enter' or verdict == 'fresh' then
+      admit_again(token, asked, outer, fence)
+    elseif verdict == 'full' then
+      reserve(fence)
+    end
+    return renew()
+  end
+end
+
+-- HDEL is not denyoom: after it a server that is out of memory lets a holder renew and release.
+if op ~= 'acquire' then call('HDEL', key, '') end
+if not load() then
+  return redis.error_reply('DLOCKDATA ' .. key .. ' is a hash, but not one of a lock')
+end
+
+if recorded and op == 'renew' then raise_own(ARGV[5]) end
+local answer
+if op == 'acquire' then answer = acquire()
+elseif op == 'renew' then answer = renew()
+elseif op == 'release' then answer = release()
+elseif op == 'force' then answer = evict()
+elseif op == 'tidy' then answer = 'tidied ' .. tidy()
+elseif op == 'rejoin' and recorded then answer = rejoin()
+else return redis.error_reply('ERR unknown operation') end
+set_life()
+if type(answer) == 'string' then return answer .. of_member end
+if recorded then
+  answer[#answer + 1] = quarantine_left
+  answer[#answer + 1] = recorded
+end
+return answer

@@ -1,8 +1,8 @@
 -- Part 2 of the script that request.lua describes: whether a member still knows all its leases.
 -- KEYS 5 alive, which only a member of a quorum is given. ARGV 2 run_id and 4 flag of
 -- record_process, 9 the fence that an acquire proposes. Reply, to record_process only: {ms of
--- quarantine, "run_id/flag"}. Sets guard_end, guard_left, vouched, proposed and of_member (how a
--- reply of one line ends) for the parts after it.
+-- quarantine, "run_id/flag"}. Sets quarantine_end, quarantine_left, recorded ("run_id/flag" or
+-- "-"), proposed and of_member (how a reply of one line ends) for the parts after it.
 --
 -- A member of a quorum may have lost its memory, and with it leases that the others remember. Its
 -- key `alive` therefore records which process (run_id of INFO) it was, and since when its memory is
@@ -13,8 +13,8 @@
 -- process have flag `a`, the restart has forgotten nothing. Otherwise the memory counts as whole
 -- since the start of the process, or, if keys were or may have been removed since, from now on.
 
-local guard_life, furthest_proposal = 120000000, 60000000
-local guard_end, guard_left, vouched = 0, nil, nil  -- 0: not guarded; nil: no member
+local quarantine_length, furthest_proposal = 120000000, 60000000
+local quarantine_end, quarantine_left, recorded = 0, nil, nil  -- 0: over; nil: no member
 local proposed, of_member = nil, ''
 
 if KEYS[5] then
@@ -45,18 +45,18 @@ if KEYS[5] then
     end
     run_id, flag = token, ARGV[4]
   end
-  vouched, guard_end = '-', now + guard_life
+  recorded, quarantine_end = '-', now + quarantine_length
   if run_id then
-    vouched, guard_end = run_id .. '/' .. flag, since + guard_life
+    recorded, quarantine_end = run_id .. '/' .. flag, since + quarantine_length
     local value = string.format('%s %.0f %s', run_id, since, flag)
     -- A server that is out of memory must still let a holder renew and release.
     local write = op == 'record_process' and call or redis.pcall
     if value ~= stored then write('SET', KEYS[5], value) end
   end
-  guard_left = math.max(0, math.ceil((guard_end - now) / 1000))
-  if guard_left == 0 then guard_end = 0 end
-  if op == 'record_process' then return {guard_left, vouched} end
-  of_member = ' ' .. guard_left .. ' ' .. vouched
+  quarantine_left = math.max(0, math.ceil((quarantine_end - now) / 1000))
+  if quarantine_left == 0 then quarantine_end = 0 end
+  if op == 'record_process' then return {quarantine_left, recorded} end
+  of_member = ' ' .. quarantine_left .. ' ' .. recorded
   proposed = op == 'acquire' and tonumber(ARGV[9])
   if proposed then
     proposed = math.max(now - furthest_proposal, math.min(now + furthest_proposal, proposed))

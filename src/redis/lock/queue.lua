@@ -1,4 +1,4 @@
--- Part 7 of the script that request.lua describes: functions, which reply nothing but publish
+-- Part 5 of the script that request.lua describes: functions, which reply nothing but publish
 -- "grant" and "next" on the channels of waiters. KEYS 1 to 4. ARGV 3, the id of this server.
 --
 -- They grant the key to waiters, notify waiters, and remove those that are gone.
@@ -6,7 +6,7 @@
 -- A waiter without a listener may still come: it has asked for the first time and will listen with
 -- its next request, or its connection broke. It keeps its position for a moment. Meanwhile a key
 -- that is free for it is not granted to later waiters.
-local moment_end = math.huge
+local absence_end = math.huge
 
 local function absent_until(channel) return tonumber(string.match(channel or '', '^!(%d+)$')) end
 
@@ -21,16 +21,16 @@ local function expect(id, value)
 end
 
 local function parse_waiter(value)
-  local seen, channel, proposal, floor, lease, ttl, limit, owner, who =
+  local seen, channel, proposal, min_hold, lease, ttl, limit, owner, who =
     string.match(value or '', '^(%d+) %d+ (%S+) (%S+) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
   if not seen then return nil end
   return {seen = tonumber(seen), channel = channel, absent = absent_until(channel)},
     {lease = tonumber(lease), ttl = tonumber(ttl),
-    limit = tonumber(limit), flag = 'h', floor = tonumber(floor), owner = owner, who = who,
+    limit = tonumber(limit), flag = 'h', min_hold = tonumber(min_hold), owner = owner, who = who,
     proposal = tonumber(proposal)}
 end
 
-local function keep_queue()
+local function set_queue_life()
   local life = math.max(queue_life, call('PTTL', KEYS[2]))
   call('PEXPIRE', KEYS[2], life)
   call('PEXPIRE', KEYS[3], life)
@@ -41,14 +41,13 @@ end
 local reserved = '='
 local agree, admit_again
 
-if vouched then
+if recorded then
   -- Gives this fence to all holds of an owner, which share one, and makes it the last fence unless
   -- that is larger.
   agree = function(owner, fence)
     local largest = last_fence() < tonumber(fence)
     for id, hold in pairs(holds) do
-      local inside = hold.flag == 'h' or hold.flag == 'p'
-      if inside and hold.owner == owner then
+      if is_held(hold) and hold.owner == owner then
         if hold.fence ~= fence then
           hold.fence = fence
           store(id, hold)
@@ -68,7 +67,7 @@ end
 -- because the release that notifies the next waiter must go through all the same. A waiter that
 -- queued up at another server is on its way here after a failover, or receives the message over the
 -- Cluster's bus: it counts as 1 and keeps its position.
-local function tell(channel, message)
+local function notify(channel, message)
   local name, joined_at = string.match(channel, '^([^@]*)@?(.*)$')
   local heard = redis.pcall('PUBLISH', key .. ':' .. name, message)
   if type(heard) ~= 'number' then return -1 end
@@ -97,17 +96,17 @@ local function supersede(older, ticket, asked)
   local waits = older and older.id ~= token and call('ZSCORE', KEYS[2], older.id)
   local waiter = waits and parse_waiter(call('HGET', KEYS[3], older.id))
   if waiter and waiter.channel ~= reserved then
-    tell(waiter.channel, 'next 0')
+    notify(waiter.channel, 'next 0')
     unqueue(older.id)
   end
   call('HSET', KEYS[3], '=latest',
     string.format('%.0f %s %s %s', ticket, token, asked.owner, asked.who))
-  keep_queue()
+  set_queue_life()
 end
 
 local function earliest_end()
-  if guard_end > 0 then return guard_end end
-  local earliest = moment_end
+  if quarantine_end > 0 then return quarantine_end end
+  local earliest = absence_end
   for _, hold in pairs(holds) do
     earliest = math.min(earliest, is_live(hold) and ends_at(hold) or earliest)
   end
@@ -118,15 +117,15 @@ local function next_message(earliest)
   return string.format('next %.0f', math.ceil(math.min(earliest - now, 1e15) / 1000))
 end
 
--- Returns a waiter's value with a new `told`: the end of the blocking hold that the waiter knows.
-local function told_of(value, earliest)
+-- Returns a waiter's value with a new `known_end`.
+local function with_known_end(value, earliest)
   return (string.gsub(value, ' %d+', string.format(' %.0f', earliest), 1))
 end
 
 -- Whether the head of the queue receives the message. If nobody listens, its moment begins.
 local function reaches(head, value, waiter, message)
-  local heard = waiter.absent and 0 or tell(waiter.channel, message)
-  if heard == 0 then moment_end = waiter.absent or expect(head, value) end
+  local heard = waiter.absent and 0 or notify(waiter.channel, message)
+  if heard == 0 then absence_end = waiter.absent or expect(head, value) end
   return heard > 0
 end
 
@@ -134,7 +133,7 @@ local handed_over = false
 
 -- Grants to the head of the queue for as long as the rule allows; returns 1 if the budget ran out.
 -- `self_fits`: only the queue keeps the request out, so a head that blocks it must be alive.
-local function let_in(self, self_fits)
+local function admit_waiters(self, self_fits)
   while budget > 0 do
     local head = call('ZRANGE', KEYS[2], 0, 0)[1]
     if not head then return 0 end
@@ -148,18 +147,20 @@ local function let_in(self, self_fits)
     local gone = waiter and head ~= self and (waiter.seen < now - longest_silence or
       waiter.absent and stays_away(waiter.absent))
     local verdict, outer
-    if waiter and not over and not gone then verdict, outer = rule(hold.owner, hold.limit, again) end
+    if waiter and not over and not gone then
+      verdict, outer = rule(hold.owner, hold.limit, again)
+    end
     if not verdict then
       unqueue(head)
     elseif verdict == 'upgrade' and not again then
       -- Its owner now holds the key in another mode: the waiter asks at once, and is refused.
-      if head ~= self and not waiter.absent then tell(waiter.channel, 'next 0') end
+      if head ~= self and not waiter.absent then notify(waiter.channel, 'next 0') end
       unqueue(head)
     elseif verdict ~= 'fresh' and verdict ~= 'enter' then
       local earliest = earliest_end()
       if self_fits and head ~= self and not again and
         reaches(head, value, waiter, next_message(earliest)) then
-        call('HSET', KEYS[3], head, told_of(value, earliest))
+        call('HSET', KEYS[3], head, with_known_end(value, earliest))
       end
       return 0
     elseif again then
@@ -186,10 +187,10 @@ end
 -- about to die. After a hand-over the first waiters are others: one that has come to the front may
 -- know a later end than the ones notified before. Waiters that will ask early enough get no
 -- message.
-local function tell_next(self)
+local function notify_next(self)
   local earliest = earliest_end()
   local place, known, absent = 0, 0, 0
-  local wanted = (earliest < earliest_before or handed_over) and waiters_told or 0
+  local wanted = (earliest < earliest_before or handed_over) and waiters_notified or 0
   local message = next_message(earliest)
   while known < wanted do
     local id = call('ZRANGE', KEYS[2], place, place)[1]
@@ -197,30 +198,31 @@ local function tell_next(self)
     if budget == 0 then return 1 end
     budget = budget - 1
     local value = call('HGET', KEYS[3], id) or ''
-    local told, channel = string.match(value, '^%d+ (%d+) (%S+)')
-    told = tonumber(told)
+    local known_end, channel = string.match(value, '^%d+ (%d+) (%S+)')
+    known_end = tonumber(known_end)
     local away = absent_until(channel)
-    local soon = told and not away and (channel == reserved or
-      told > now and told <= earliest + told_slack * 1000)
-    local heard = (id == self or soon) and 1 or told and not away and tell(channel, message) or 0
+    local soon = known_end and not away and (channel == reserved or
+      known_end > now and known_end <= earliest + known_end_slack * 1000)
+    local heard = (id == self or soon) and 1 or
+      known_end and not away and notify(channel, message) or 0
     if heard < 0 then return 0 end
     if heard > 0 then
       place, known = place + 1, known + 1
-    elseif told and absent < most_absent and not (away and stays_away(away)) then
+    elseif known_end and absent < most_absent and not (away and stays_away(away)) then
       if not away then expect(id, value) end
       place, absent = place + 1, absent + 1
     else
       unqueue(id)
     end
     if heard > 0 and id ~= self and not soon then
-      call('HSET', KEYS[3], id, told_of(value, earliest))
-      wanted = told_together
+      call('HSET', KEYS[3], id, with_known_end(value, earliest))
+      wanted = notified_together
     end
   end
   return 0
 end
 
-local function settle(self)
-  local more = let_in(self)
-  return math.max(more, tell_next(self))
+local function tidy(self)
+  local more = admit_waiters(self)
+  return math.max(more, notify_next(self))
 end

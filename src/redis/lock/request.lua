@@ -3,30 +3,31 @@
 -- this folder become one script, in the order that CMakeLists.txt names them. Each file says at its
 -- top which part it is. This one is part 1 and lists the KEYS, ARGV and replies of the whole.
 --
--- KEYS  1 holds    hash   token -> "flag floor at since fence lease ttl limit owner who"
+-- KEYS  1 holds    hash   token -> "flag min_hold at since fence lease ttl limit owner who"
 --       2 queue    zset   ticket -> token
---       3 waiters  hash   token -> "seen told channel proposal floor lease ttl limit owner who"
+--       3 waiters  hash   token -> "seen known_end channel proposal min_hold lease ttl limit owner
+--                         who"
 --                         =latest -> "ticket token owner who" of the newest request with `latest`
 --       4 fence    string the last fence granted, with its grant: "fence at lease ttl limit owner
 --                         who"
 --       5 alive    string "run_id since flag", only of a member of a quorum: see quarantine.lua
 -- A waiter without a listener has "!" and the end of its absence as its channel: see queue.lua.
--- Times are microseconds of this server's clock, except lease, ttl and floor (the min-hold), which
--- are milliseconds. Limit 0 is "no limit". The flag is h held, p provisional (handed over, not
--- confirmed), k kept (cooldown: the hold is released, its min-hold is not over), t tombstone (the
+-- Times are microseconds of this server's clock, except lease, ttl and min_hold, which are
+-- milliseconds. Limit 0 is "no limit". The flag is h held, p provisional (handed over, not
+-- confirmed), k cooldown (the hold is released, its min-hold is not over), t tombstone (the
 -- token must never be granted again; its who is the client that evicted the hold, with the reason
 -- for a label, or "-" after a release). The proposal is the fence that a waiter proposed with its
 -- last request, or "-". The hash of the holds lives as long as the longest of them.
 --
--- ARGV  1 operation  2 token  3 the id of this server if the lock may move to another, or "": a
---       waiter appends it to its channel, as channel@id; then
---   acquire  4 " lease ttl limit owner who"  5 floor  6 life (the larger of ttl and floor), and of
---            a waiter 7 ticket or ""  8 channel
+-- ARGV  1 operation  2 token  3 the id of this server if the lock may move to another, or "": the
+--       channel of a waiter is stored as channel@id then; then
+--   acquire  4 " lease ttl limit owner who"  5 min_hold  6 life (the larger of ttl and min_hold),
+--            and of a waiter 7 ticket or ""  8 channel
 --            10 latest, if the request supersedes the waiters that sent it before; 7 and 8 are
 --            "" and 9 is - if they have no value
 --   renew    4 ttl, or "" for that of the grant
 --            6 " #pid" of the command once that is known, appended to who; without a fence 5 is ""
---   release  nothing more, or 4 unsure 0|1  5 ignore the floor 0|1  6 ttl (of a tombstone)
+--   release  nothing more, or 4 unsure 0|1  5 ignore the min-hold 0|1  6 ttl (of a tombstone)
 --   force    4 fences with a blank between them, or "" for all holds  5 who evicts, if that is
 --            to be recorded (token unused)
 --   tidy     nothing more: admits waiters          (token unused)

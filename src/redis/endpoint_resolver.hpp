@@ -12,12 +12,17 @@
 
 namespace dlock {
 
+struct Reply;
+
 /// The address of a server, as another server announced it.
 struct NodeAddress {
   std::string host;
   int port = 0;
   auto operator<=>(const NodeAddress&) const = default;
 };
+
+/// The server at `address`, with the login of `like`.
+Endpoint endpoint_at(const Endpoint& like, const NodeAddress& address);
 
 /// Checks the host and port that a sentinel or a Cluster node names. The text is foreign, so only a
 /// possible host name or address and a port are accepted.
@@ -33,7 +38,7 @@ class EndpointResolver {
   /// Whether the address may change: then a connection retries until its deadline.
   virtual bool may_move() const = 0;
   /// Called when the address from find() was not usable, or find() failed.
-  virtual void came_to_nothing() {}
+  virtual void note_failure() {}
   /// The name for messages; escaped, without credentials.
   virtual std::string name() const = 0;
 };
@@ -49,6 +54,35 @@ class FixedEndpoint final : public EndpointResolver {
 
  private:
   Endpoint endpoint_;
+};
+
+/// Finds the master that sentinels name, by Redis' client guidelines. It asks the sentinels in
+/// turn, each for its share of the time; the one that answered is asked first the next time. The
+/// server itself must then confirm that it is a master
+/// (https://redis.io/docs/latest/develop/reference/sentinel-clients/).
+class SentinelResolver final : public EndpointResolver {
+ public:
+  /// `master` holds its login; the resolver fills in its address.
+  SentinelResolver(std::vector<Endpoint> sentinels, std::string master_name, Endpoint master);
+
+  Endpoint find(const CallOptions& call_options) override;
+  bool may_move() const override { return true; }
+  /// Moves another sentinel to the front: the first one may be cut off from the others and name a
+  /// former master.
+  void note_failure() override;
+  std::string name() const override { return name_; }
+
+ private:
+  /// Returns the master.
+  Endpoint ask(const Endpoint& sentinel, const CallOptions& call_options);
+  /// Adds the sentinels in a reply to SENTINEL SENTINELS, since all of the URL's may be replaced
+  /// while a lock is held. They have the login of `asked`.
+  void learn(const Endpoint& asked, const Reply& reply);
+
+  std::vector<Endpoint> sentinels_;  ///< the one that answered last is first
+  std::string master_name_;
+  Endpoint master_;
+  std::string name_;
 };
 
 }  // namespace dlock

@@ -1,6 +1,6 @@
 -- Records the largest fence that a resource has seen: `dlock guard --state-key`.
 --
--- KEYS  1 seal   string  the fence; never expires
+-- KEYS  1 register  string  the fence; never expires
 -- ARGV  1 fence
 --
 -- Reply: the larger of the given fence and the stored one, which is stored from then on; "" if the

@@ -1,0 +1,146 @@
+#include "redis/redis_member.hpp"
+
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "base/error.hpp"
+#include "redis/protocol_text.hpp"
+
+namespace dlock {
+namespace {
+
+/// The value of `field` in a reply to INFO, which has one field a line.
+std::string info_field(std::string_view info, const std::string& field) {
+  const std::string begin = "\n" + field + ":";
+  const auto at = info.find(begin);
+  if (at == std::string_view::npos) return "";
+  info.remove_prefix(at + begin.size());
+  return std::string(info.substr(0, info.find_first_of("\r\n")));
+}
+
+/// Whether a restart forgets nothing that was answered; nothing if `config` is an error. The
+/// setting no-appendfsync-on-rewrite skips the fsync during a rewrite, which breaks the promise.
+std::optional<bool> durable_by(const Reply& config) {
+  if (config.is_error()) return std::nullopt;
+  std::map<std::string_view, std::string_view> settings;
+  for (std::size_t i = 0; i + 1 < config.items.size(); i += 2) {
+    settings[config.items[i].text] = config.items[i + 1].text;
+  }
+  return settings["appendonly"] == "yes" && settings["appendfsync"] == "always" &&
+         settings["no-appendfsync-on-rewrite"] == "no";
+}
+
+}  // namespace
+
+/// Reads on each new link which process is at its end.
+class RedisMember::Client final : public RedisClient {
+ public:
+  Client(const Endpoint& server, const RedisTerms& terms)
+      : RedisClient(std::make_unique<FixedEndpoint>(server), terms,
+                    {{{"INFO", "server"}, {"CONFIG", "GET", "*append*"}}, true}) {}
+
+  Standing standing;
+  /// Whether the replies of the process follow fsync; nothing if it does not tell.
+  std::optional<bool> durable;
+
+ private:
+  void check_link() override {
+    if (checked_ == links()) return;
+    const Reply& info = connection().answers().at(0);
+    if (info.is_error("NOPERM")) {
+      const char* why =
+          ": the user may not use INFO, which tells whether a server of several has "
+          "lost its memory: its ACL needs +info";
+      throw Error(ErrorKind::denied, name() + why);
+    }
+    if (info.is_error()) throw server_error(info, name());
+    if (info_field(info.text, "redis_mode") == "cluster") {
+      throw_unavailable(name() +
+                        ": it is a node of a Cluster, which cannot be one of several servers");
+    }
+    const std::string run_id = info_field(info.text, "run_id");
+    if (run_id.empty() || run_id.find(' ') != std::string::npos) {
+      throw_unavailable(name() + ": INFO does not tell its run_id");
+    }
+    standing.process = run_id;
+    const std::string clock = info_field(info.text, "server_time_usec");
+    const auto [sent, received] = connection().answered_between();
+    if (!clock.empty()) standing.clock = {server_clock(clock), sent, received};
+    durable = durable_by(connection().answers().at(1));
+    checked_ = links();
+  }
+
+  int checked_ = 0;  ///< the number of the link that was read
+};
+
+RedisMember::RedisMember(const Endpoint& server, const std::string& prefix, LinkListener on_link)
+    : RedisMember(server,
+                  RedisTerms{.prefix = prefix, .member = true, .on_link = std::move(on_link)}) {}
+
+RedisMember::RedisMember(const Endpoint& server, const RedisTerms& terms)
+    : RedisStore(std::make_unique<Client>(server, terms), terms),
+      client_(static_cast<Client&>(servers())) {}
+
+Standing RedisMember::standing() const { return client_.standing; }
+
+ScriptReply RedisMember::send(const ScriptRun& run, const CallOptions& call_options) {
+  const int link = client_.links();
+  const Deadline sent = BootClock::now();
+  ScriptReply reply = send_to_recorded(run, call_options);
+  // A new link has measured the clock itself, in a shorter round trip.
+  if (!reply.is_error() && reply_text(reply, 0) == "refused" && client_.links() == link) {
+    client_.standing.clock = {server_clock(reply_text(reply, 7)), sent, BootClock::now()};
+  }
+  return reply;
+}
+
+ScriptReply RedisMember::send_to_recorded(const ScriptRun& run, const CallOptions& call_options) {
+  ScriptReply reply = client_.run_script(run, call_options);
+  if (reply.is_error() || take_standing(reply)) return reply;
+  const std::string flag = client_.durable.value_or(false) ? "a" : "-";
+  ScriptReply recorded =
+      send_beside(run, {"record_process", client_.standing.process, "", flag}, call_options);
+  if (!take_standing(recorded)) memory_lost();
+  // Only an acquire depends on the recorded process: a hold that was found, renewed or released
+  // stays so.
+  if (run.arguments.front() != "acquire") return reply;
+  if (reply_text(reply, 0) == "granted" && client_.standing.quarantined_for > milliseconds(0)) {
+    send_beside(run, {"release", run.arguments[1], "", "0", "1", "0"}, call_options);
+  }
+  // The request is also repeated to subscribe again: the requests in between have ended the
+  // subscription.
+  reply = client_.run_script(run, call_options);
+  if (!reply.is_error() && !take_standing(reply)) memory_lost();
+  return reply;
+}
+
+ScriptReply RedisMember::send_beside(const ScriptRun& run, std::vector<std::string> arguments,
+                                     const CallOptions& call_options) {
+  ScriptRun beside = run;
+  beside.arguments = std::move(arguments);
+  beside.channel.clear();
+  beside.unanswered = nullptr;
+  ScriptReply reply = client_.run_script(beside, call_options);
+  if (reply.is_error()) throw server_error(reply, name());
+  return reply;
+}
+
+bool RedisMember::take_standing(Reply& reply) {
+  if (!reply.is_array(2)) unexpected_answer();
+  const std::string recorded = std::move(reply.items.back().text);
+  reply.items.pop_back();
+  client_.standing.quarantined_for = reply_ms(reply, reply.items.size() - 1);
+  reply.items.pop_back();
+  const std::string process = client_.standing.process + "/";
+  if (!client_.durable) return recorded.starts_with(process);
+  return recorded == process + (*client_.durable ? "a" : "-");
+}
+
+void RedisMember::memory_lost() const {
+  throw_unavailable(name() +
+                    ": what was written to it a moment ago is gone: its memory is not to be "
+                    "relied upon");
+}
+
+}  // namespace dlock

@@ -166,9 +166,11 @@ Renewed CasStore::renew(const Claim& claim, const RenewalTerms& terms,
     seen = change(how, renew_in);
   } catch (const Error& error) {
     // The lease of the hold was renewed together with the read. Only the write failed, because the
-    // engine is full.
+    // engine is full, or because each write of a crowd that joins came first.
     const bool is_renewed = lives && held_before && attached == life->lease.id;
-    if (!is_renewed || error.cause() != Cause::out_of_memory) throw;
+    const bool is_of_the_write =
+        error.cause() == Cause::out_of_memory || error.cause() == Cause::busy;
+    if (!is_renewed || !is_of_the_write) throw;
   }
   last_answer_ = {};
   revoke_spare(life, call_options);

@@ -47,7 +47,7 @@ Password password_in(const SourcedValue& file, std::vector<std::string>& warning
                     !std::filesystem::is_regular_file(path, error);
   auto read = reader_of(
       file, [path = once ? file.text : path](const CallOptions&) { return read_password(path); });
-  const Password password = once ? Password(read({})) : Password(std::move(read));
+  Password password = once ? Password(read({})) : Password(std::move(read));
   const auto warning = exposed_warning(file.text, "a password");
   if (!warning.empty()) warnings.push_back(warning);
   return password;

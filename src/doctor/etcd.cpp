@@ -53,7 +53,7 @@ Finding judge_etcd_engine(const EtcdFacts& facts) {
   for (const EtcdMemberStatus& each : facts.members) {
     if (each.unreachable.empty()) versions.insert(each.version);
   }
-  const Finding engine = check_versions("etcd", versions, least_etcd);
+  Finding engine = check_versions("etcd", versions, least_etcd);
   const bool loses = std::any_of(versions.begin(), versions.end(), loses_leases);
   if (engine.level != Level::ok || !loses) return engine;
   const std::string flaw =

@@ -13,7 +13,7 @@ namespace {
 
 Finding judge_reach(const ServerFacts& facts) {
   const std::string advice = advice_on_reach(facts.unreachable.cause);
-  const Finding reach = check_reach(facts, facts.exam.ttl, advice.c_str(), advice.c_str());
+  Finding reach = check_reach(facts, facts.exam.ttl, advice.c_str(), advice.c_str());
   if (reach.level == Level::error || facts.info.text("loading") != "1") return reach;
   const auto done = facts.info.text("loading_loaded_perc");
   return bad(

@@ -33,7 +33,7 @@ Claim claim_on(const LockKey& key) {
 
 [[noreturn]] void unexpected(const std::string& what) { throw Error(ErrorKind::unavailable, what); }
 
-void give_back(Store& store, const Claim& claim) {
+void release_trial(Store& store, const Claim& claim) {
   try {
     store.release(claim, {ReleaseMode::ignore_floor}, call_options());
   } catch (const Error&) {
@@ -107,8 +107,8 @@ TrialLock try_lock(Store& first, Store& second, const LockKey& key, const std::s
   try {
     return {{}, hand_over(first, second, held, waiting)};
   } catch (const Error& error) {
-    give_back(second, waiting);
-    give_back(first, held);
+    release_trial(second, waiting);
+    release_trial(first, held);
     return {{bare_trouble(error.what(), shown, key.text), error.cause()}, {}};
   }
 }
@@ -137,13 +137,14 @@ void examine(Contact& facts, const std::string& shown,
     }
     read_clock(clock, facts);
   } catch (const Error& error) {
-    if (error.kind() == ErrorKind::usage) throw;
+    const ErrorKind kind = error.kind();
+    if (kind == ErrorKind::usage || kind == ErrorKind::host_refused) throw;
     const std::string why = bare_trouble(error.what(), shown);
     if (reached) {
       facts.broke_off = why;
     } else {
       facts.unreachable = {why, error.cause()};
-      facts.denied = error.kind() == ErrorKind::denied;
+      facts.denied = kind == ErrorKind::denied;
     }
   }
 }

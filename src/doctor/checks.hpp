@@ -16,8 +16,8 @@ namespace dlock {
 // Requests and checks that several engines share.
 
 /// Fills `facts`: reads the server's clock several times, calls `rest`, and reads the clock once
-/// more after 300 ms to see its pace. An Error becomes a fact, without the prefix `shown`; only
-/// Error{usage} is passed on.
+/// more after 300 ms to see its pace. An Error about the server becomes a fact, without the
+/// prefix `shown`; one about dlock's settings or this host is passed on.
 void examine(Contact& facts, const std::string& shown,
              const std::function<std::optional<WallTime>()>& clock,
              const std::function<void()>& rest);
@@ -50,6 +50,15 @@ Finding check_reach_of_any(const std::optional<std::string>& text,
 Finding check_versions(const std::string& engine, const std::set<std::string>& versions,
                        ShortVersion least);
 Finding check_lock(const TrialLock& trial, const char* advice);
+/// The row `lock` of an engine whose rights `doctor --acl` prints.
+template <typename Facts>
+constexpr Check<Facts> lock_row{
+    "lock",
+    [](const Facts& facts) {
+      return check_lock(facts.trial,
+                        "see the findings above, and dlock doctor --acl for the rights");
+    },
+    [](const Facts& facts) { return facts.tried; }};
 Finding check_clock(const std::vector<ClockSample>& clock);
 /// The check `tls` for a connection without it.
 Finding check_plain_text(bool here, const char* advice);

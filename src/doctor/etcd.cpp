@@ -124,8 +124,8 @@ bool loses_leases(const std::string& version) {
   const auto major = take_until(rest, '.'), minor = take_until(rest, '.');
   const auto patch = parse_number(rest.substr(0, rest.find_first_not_of("0123456789")), 0, 10'000);
   if (major != "3" || !patch) return false;
-  constexpr int mended_in_3_4 = 31, mended_in_3_5 = 13;
-  return (minor == "4" && *patch < mended_in_3_4) || (minor == "5" && *patch < mended_in_3_5);
+  constexpr int fixed_in_3_4 = 31, fixed_in_3_5 = 13;
+  return (minor == "4" && *patch < fixed_in_3_4) || (minor == "5" && *patch < fixed_in_3_5);
 }
 
 std::string etcd_label(const EtcdFacts& facts) {
@@ -150,12 +150,7 @@ constexpr Check<EtcdFacts> etcd_checks[] = {
      [](const EtcdFacts& facts) {
        return good(facts.user.empty() ? "none" : escaped(facts.user));
      }},
-    {"lock",
-     [](const EtcdFacts& facts) {
-       return check_lock(facts.trial,
-                         "see the findings above, and dlock doctor --acl for the rights");
-     },
-     [](const EtcdFacts& facts) { return facts.tried; }},
+    lock_row<EtcdFacts>,
     {"label", [](const EtcdFacts& facts) { return good(etcd_label(facts)); }}};
 
 }  // namespace

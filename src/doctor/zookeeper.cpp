@@ -135,12 +135,7 @@ constexpr Check<ZooKeeperFacts> zookeeper_checks[] = {
        return check_plain_text(facts.here, "a network of its own, or a tunnel");
      }},
     {"user", judge_zookeeper_user},
-    {"lock",
-     [](const ZooKeeperFacts& facts) {
-       return check_lock(facts.trial,
-                         "see the findings above, and dlock doctor --acl for the rights");
-     },
-     [](const ZooKeeperFacts& facts) { return facts.tried; }},
+    lock_row<ZooKeeperFacts>,
     {"label", [](const ZooKeeperFacts& facts) { return good(zookeeper_label(facts)); }}};
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <climits>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "cli/command_inside.hpp"
 #include "cli/databases.hpp"
@@ -378,20 +379,23 @@ TEST_CASE("database: of several hosts of PostgreSQL one without a port has the u
 TEST_CASE("database: a client library that cannot be loaded is one line that names its package") {
   const TempDir dir;
   for (const std::string library : {"libpq.so.5", "libmariadb.so.3"}) write_file(dir / library, "");
-  const auto without = [&](const std::string& url) {
+  const auto without = [&](const std::string& url, const std::vector<std::string>& words) {
     ProcessOptions options = at(url);
     options.env["LD_LIBRARY_PATH"] = dir.path();
-    return dlock({"run", "-k", "a", "--", "echo", "ran"}, options);
+    return dlock(words, options);
   };
+  const std::vector<std::string> run{"run", "-k", "a", "--", "echo", "ran"};
   for (const auto& [url, package] :
        {std::pair("postgres:///db", "libpq5"), std::pair("mysql:///db", "libmariadb3")}) {
-    const auto refused = without(url);
-    CHECK(refused.exit_code == 71);
-    CHECK(is_one_message(refused.err));
-    CHECK(holds(refused.err, std::string("package ") + package));
+    for (const auto& words : {run, {"doctor"}}) {
+      const auto refused = without(url, words);
+      CHECK(refused.exit_code == 71);
+      CHECK(is_one_message(refused.err));
+      CHECK(holds(refused.err, std::string("package ") + package));
+    }
   }
   // The other engines do not need these libraries.
-  CHECK(without("local:" + dir.path()).out == "ran\n");
+  CHECK(without("local:" + dir.path(), run).out == "ran\n");
 }
 
 TEST_CASE("database: what does not go with one is refused in one line") {

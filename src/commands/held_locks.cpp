@@ -21,6 +21,7 @@ milliseconds unconfirmed_grace(const Grant& grant) { return grant.lease.length /
 
 /// A server that is busy with other clients is well: it is asked for as long as the lease lasts.
 Renewed renew_while_busy(Store& store, const Held& held) {
+  constexpr milliseconds pause{20};
   while (true) {
     try {
       return store.renew(held.claim, {.granted = held.grant.fence},
@@ -28,6 +29,7 @@ Renewed renew_while_busy(Store& store, const Held& held) {
     } catch (const Error& error) {
       const bool again = says_later(error.cause());
       if (!again || BootClock::now() >= held.grant.lease.valid_until) throw;
+      sleep_until(later(BootClock::now(), pause), -1);
     }
   }
 }

@@ -22,6 +22,7 @@
 #include "attach/release_socket.hpp"
 #include "base/duration.hpp"
 #include "base/error.hpp"
+#include "base/process.hpp"
 #include "base/text.hpp"
 #include "lock/release.hpp"
 #include "supervise/process_tree.hpp"

@@ -155,6 +155,11 @@ bool send_signal(const Fd& pidfd, int signal) {
   return syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0) == 0;
 }
 
+std::string signal_name(int signal) {
+  const char* name = sigabbrev_np(signal);
+  return name != nullptr ? name : std::to_string(signal);
+}
+
 const ProcessId& own_process() {
   thread_local ProcessId self;
   if (self.pid != getpid()) self = process_now(getpid());

@@ -59,6 +59,9 @@ Fd open_pidfd(pid_t pid);
 /// Returns false, with errno, if the process has ended or dlock may not signal it.
 bool send_signal(const Fd& pidfd, int signal);
 
+/// The name, such as `TERM`; the number of a signal without a name.
+std::string signal_name(int signal);
+
 /// Identifies a process during one boot: a pid is not enough, because pids are reused.
 struct ProcessId {
   pid_t pid = 0;              ///< 0: no process

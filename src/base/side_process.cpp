@@ -144,8 +144,7 @@ void SideCaller::become(const std::string& command, const std::function<void()>&
 
 std::string end_of_call(int status) {
   if (WIFEXITED(status)) return "exited with " + std::to_string(WEXITSTATUS(status));
-  const char* name = sigabbrev_np(WTERMSIG(status));
-  return "died of signal " + (name != nullptr ? name : std::to_string(WTERMSIG(status)));
+  return "died of signal " + signal_name(WTERMSIG(status));
 }
 
 }  // namespace dlock

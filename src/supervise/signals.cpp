@@ -91,11 +91,6 @@ void Signals::restore_in_child() const {
   pthread_sigmask(SIG_SETMASK, &mask_on_entry_, nullptr);
 }
 
-std::string signal_name(int signal) {
-  const char* name = sigabbrev_np(signal);
-  return name != nullptr ? name : std::to_string(signal);
-}
-
 bool ends_waiting(int signal) {
   const bool between_libc_and_kernel = signal > SIGSYS && signal < SIGRTMIN;
   return signal > 0 && signal != SIGTSTP && !between_libc_and_kernel &&

@@ -47,9 +47,6 @@ class Signals {
   Fd fd_;
 };
 
-/// The name, such as `TERM`; the number of a signal without a name.
-std::string signal_name(int signal);
-
 /// Whether `signal` ends a dlock that has no child yet.
 bool ends_waiting(int signal);
 

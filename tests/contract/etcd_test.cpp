@@ -240,17 +240,13 @@ TEST_CASE("etcd: a member that stands still is passed over, and a member that wa
 TEST_CASE("etcd: a server whose answer is a proxy's, or that has lost the lead, is passed over") {
   if (is_missing<EtcdServers>()) return;
   EtcdServers& etcd = etcd_of_all();
-  const auto answer = [](const std::string& status, const std::string& body) {
-    return say("HTTP/1.1 " + status + "\r\nContent-Length: " + std::to_string(body.size()) +
-               "\r\n\r\n" + body);
-  };
   const std::string lost_lead = R"("message":"not a primary lessor","code":2})";
   for (const Step& instead :
-       {answer("502 Bad Gateway", "<html><body>no upstream</body></html>\n"),
-        answer("503 Service Unavailable", R"({"message":"no upstream"})"),
-        answer("503 Service Unavailable", R"({"error":{"code":503,"message":"no upstream"}})"),
-        answer("500 Internal Server Error", R"({"error":"not a primary lessor",)" + lost_lead),
-        answer("500 Internal Server Error", "{" + lost_lead)}) {
+       {say_http("<html><body>no upstream</body></html>\n", "502 Bad Gateway"),
+        say_http(R"({"message":"no upstream"})", "503 Service Unavailable"),
+        say_http(R"({"error":{"code":503,"message":"no upstream"}})", "503 Service Unavailable"),
+        say_http(R"({"error":"not a primary lessor",)" + lost_lead, "500 Internal Server Error"),
+        say_http("{" + lost_lead, "500 Internal Server Error")}) {
     CAPTURE(instead.bytes);
     FakeServer other({instead}, true);
     Endpoint first = etcd.endpoint(0);
@@ -267,9 +263,7 @@ TEST_CASE("etcd: a server whose answer is a proxy's, or that has lost the lead, 
 TEST_CASE(
     "etcd: a lease that a leader which is being replaced tells no end of has its length left") {
   const std::string body = R"({"ID":"1","TTL":"9223372036","grantedTTL":"30"})";
-  FakeServer server({say("HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(body.size()) +
-                         "\r\n\r\n" + body)},
-                    true);
+  FakeServer server({say_http(body)}, true);
   Endpoint endpoint;
   endpoint.host = "127.0.0.1";
   endpoint.port = server.address().port;

@@ -11,6 +11,10 @@
 namespace dlock::test {
 
 Step say(std::string bytes) { return {std::move(bytes), Step::Then::go_on}; }
+Step say_http(const std::string& body, const std::string& status) {
+  return say("HTTP/1.1 " + status + "\r\nContent-Length: " + std::to_string(body.size()) +
+             "\r\n\r\n" + body);
+}
 Step silence() { return {}; }
 Step say_and_close(std::string bytes) { return {std::move(bytes), Step::Then::close}; }
 Step hang_up() { return {"", Step::Then::close}; }

@@ -20,6 +20,8 @@ struct Step {
 };
 
 Step say(std::string bytes);
+/// Says an answer of HTTP with this body.
+Step say_http(const std::string& body, const std::string& status = "200 OK");
 Step silence();
 /// For example, half a reply and then the end of the stream.
 Step say_and_close(std::string bytes);

@@ -181,9 +181,7 @@ TEST_CASE("etcd: doctor calls nothing sound that it was not told or that failed"
 
 /// The result of a renewal with this answer.
 PlaceLease renewed(const std::string& body) {
-  FakeServer server({say("HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(body.size()) +
-                         "\r\n\r\n" + body)},
-                    true);
+  FakeServer server({say_http(body)}, true);
   Endpoint endpoint;
   endpoint.host = "127.0.0.1";
   endpoint.port = server.address().port;

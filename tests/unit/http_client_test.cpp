@@ -17,10 +17,7 @@ constexpr std::size_t mebibyte = 1u << 20;
 
 CallOptions patiently() { return {later(BootClock::now(), std::chrono::seconds(60)), -1}; }
 
-Step answer_of(std::size_t bytes) {
-  return say("HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(bytes) + "\r\n\r\n" +
-             std::string(bytes, 'x'));
-}
+Step answer_of(std::size_t bytes) { return say_http(std::string(bytes, 'x')); }
 
 HttpAddress url_of(const Address& address) {
   return {"http://127.0.0.1:" + std::to_string(address.port) + "/"};

@@ -23,6 +23,7 @@ namespace dlock {
 namespace {
 
 /// Constants of ZooKeeper's protocol that the library declares as variables.
+constexpr int connecting_state = 1;
 constexpr int associating_state = 2;  ///< connected, but without a session yet
 constexpr int connected_state = 3;
 constexpr int expired_state = -112;
@@ -41,6 +42,15 @@ constexpr int most_refusals = 3;
 /// right.
 constexpr milliseconds longest_look_up{2000};
 constexpr milliseconds pause_between_look_ups{1000};
+
+/// Whether the server has closed the connection although it had taken it. A connection that no
+/// server takes ends with another error.
+bool was_closed_by_server(int socket) {
+  int error = 0;
+  socklen_t length = sizeof error;
+  getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &length);
+  return error == EPIPE || error == ECONNRESET;
+}
 
 /// The rights on a node: for the user who made it, or for everybody.
 struct Rights {
@@ -295,7 +305,9 @@ bool ZooKeeperClient::step(Deadline until, const CallOptions& call_options) {
   if (ready != 0 && fds[1].revents != 0) throw_interrupted();
   if (fd >= 0) {
     const bool lost = (fds[0].revents & (POLLERR | POLLHUP)) != 0;
-    const bool associates = state() == associating_state;
+    // A server that refuses its clients may close before the client sees that it is connected.
+    const bool refuses = lost && state() == connecting_state && was_closed_by_server(fd);
+    const bool associates = state() == associating_state || refuses;
     reached_ = reached_ || associates || ((fds[0].revents & POLLOUT) != 0 && !lost);
     const int happened = ((fds[0].revents & POLLIN) != 0 || lost ? wants_read : 0) |
                          ((fds[0].revents & POLLOUT) != 0 || lost ? wants_write : 0);

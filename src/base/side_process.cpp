@@ -43,11 +43,11 @@ SideProcess::SideProcess(const char* name, const std::function<void(SideCaller&)
 }
 
 SideProcess::~SideProcess() {
-  constexpr milliseconds usual_end{100};
+  constexpr int usual_end_ms = 100;
   channel.reset();
   const Fd end = open_pidfd(pid_);
-  pollfd fds[] = {{end.get(), POLLIN, 0}};
-  if (end) poll_until(fds, later(BootClock::now(), usual_end));
+  pollfd ended{end.get(), POLLIN, 0};
+  if (end) poll(&ended, 1, usual_end_ms);
   waitpid(pid_, nullptr, WNOHANG);
 }
 

@@ -78,6 +78,10 @@ class NodeClients {
   /// Whether all releases for `node` have been sent to its server, answered or not.
   virtual bool has_sent_releases(std::size_t node) const = 0;
 
+  /// The sockets of the nodes; see Store::connections(). A node may close its own at any time, and
+  /// the number may then belong to another file.
+  virtual std::vector<int> connections() const { return {}; }
+
   /// The next answer of any node, or nothing at `until`. Throws Error{interrupted}.
   virtual std::optional<NodeReply> hear(Deadline until, int cancel_fd) = 0;
 

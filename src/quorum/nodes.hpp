@@ -83,6 +83,7 @@ class Nodes {
   void give_up(QuorumHold& hold) const;
   /// Raises call_options.sent if a release was sent to a node that did not answer it.
   void note_sent_release(const Answers& answers, const CallOptions& call_options) const;
+  std::vector<int> connections() const { return clients_->connections(); }
   /// See NodeClients; this also forgets the requests.
   void begin_anew();
 

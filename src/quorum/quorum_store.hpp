@@ -55,6 +55,7 @@ class QuorumStore final : public Store, public FenceRegister {
   Fence record_max(const LockKey& resource, Fence fence, const CallOptions& call_options) override;
   /// A resting store keeps its links, because the nodes' messages announce a waiter's turn.
   void suspend(Suspension why) override;
+  std::vector<int> connections() const override { return nodes_.connections(); }
   std::vector<Error> take_troubles() override { return nodes_.take_troubles(); }
   std::string name() const override;
 

@@ -102,6 +102,7 @@ class ThreadedNodeClients::NodeWorker {
 
   const std::string& name() const { return name_; }
   bool has_sent_releases() const { return all_sent_.raised(); }
+  int connection() const { return connection_; }
 
   /// Waits until the node has done all releases. If it never answered, this waits only until they
   /// are sent, and for that no longer than the others took.
@@ -185,6 +186,7 @@ class ThreadedNodeClients::NodeWorker {
         if (releases_ == 1) call_options.sent = &all_sent_;
       }
       Response response = std::visit(Perform{*member_, call_options}, task.request);
+      for (const int socket : member_->connections()) connection_ = socket;
       listening_ = subject_of_messages(task, response);
       put_reply(task.number, std::move(response));
       answers_ = true;
@@ -218,6 +220,7 @@ class ThreadedNodeClients::NodeWorker {
   std::atomic<int> releases_ = 0;      ///< posted and not done; changed with mutex_ held
   Deadline released_since_{};          ///< when the first of them was posted
   std::atomic<bool> answers_ = false;  ///< it has answered something
+  std::atomic<int> connection_ = -1;   ///< the socket that brought the last answer
   Event all_released_;
   Event begun_;  ///< the thread has begun the first of them
   Event all_sent_;
@@ -257,6 +260,12 @@ std::uint64_t ThreadedNodeClients::ask(std::size_t node, NodeRequest request, De
 
 bool ThreadedNodeClients::has_sent_releases(std::size_t node) const {
   return workers_[node]->has_sent_releases();
+}
+
+std::vector<int> ThreadedNodeClients::connections() const {
+  std::vector<int> all;
+  for (const auto& worker : workers_) all.push_back(worker->connection());
+  return all;
 }
 
 /// Called by the nodes' threads.

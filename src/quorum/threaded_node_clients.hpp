@@ -30,6 +30,7 @@ class ThreadedNodeClients final : public NodeClients {
   std::string name(std::size_t node) const override;
   std::uint64_t ask(std::size_t node, NodeRequest request, Deadline deadline) override;
   bool has_sent_releases(std::size_t node) const override;
+  std::vector<int> connections() const override;
   std::optional<NodeReply> hear(Deadline until, int cancel_fd) override;
   void begin_anew() override { open(); }
 

@@ -276,11 +276,11 @@ bool ends_where_three_forget() {
 }
 
 /// Whether the holder notices long before its next renewal, which is after 20 s.
-bool notices_soon_that_two_are_empty() {
+bool notices_soon_that_two_are_empty(const std::vector<std::string>& compat) {
   FleetOptions options;
   options.servers = 3;
   const FleetScene scene(options);
-  Process job = beating(scene, "60", {"--compat", "redlock"});
+  Process job = beating(scene, "60", compat);
   scene.fleet.server(1).restart();
   scene.fleet.server(2).restart();
   const auto restarted = BootClock::now();
@@ -294,8 +294,14 @@ TEST_CASE("majority: servers that lost their memory have no vote, neither for ho
   CHECK(unless_machine_stalls(ends_where_three_forget));
 }
 
+TEST_CASE("majority: a holder notices at once when servers come back empty, 79") {
+  CHECK(unless_machine_stalls([] { return notices_soon_that_two_are_empty({}); }));
+}
+
 TEST_CASE("majority: under --compat a holder notices when servers come back empty, 79") {
-  CHECK(unless_machine_stalls(notices_soon_that_two_are_empty));
+  CHECK(unless_machine_stalls([] {
+    return notices_soon_that_two_are_empty({"--compat", "redlock"});
+  }));
 }
 
 TEST_CASE("majority: servers that have just started have no vote yet") {

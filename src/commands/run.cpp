@@ -37,18 +37,6 @@ std::string survivor_text(const Survivor& survivor) {
   return text;
 }
 
-/// A lease that nobody renews.
-class LeaseEnd final : public StopSource {
- public:
-  explicit LeaseEnd(Deadline end) : end_(end) {}
-  int fd() const override { return -1; }
-  bool lost() const override { return false; }
-  Deadline safe_until() const override { return end_; }
-
- private:
-  Deadline end_;
-};
-
 /// One `dlock run`, from the settings to the exit code.
 class Run {
  public:
@@ -123,7 +111,7 @@ int Run::hold_and_run(std::vector<Held> held) {
   try {
     if (!holding.ready_to_start(settings_.grace)) return lost_before_start(holding);
     if (settings_.watchdog)
-      watchdog.emplace(stops_on_loss() ? holding.granted_until() : never, kill_cost(settings_.ttl),
+      watchdog.emplace(stops_on_loss() ? holding.safe_until() : never, kill_cost(settings_.ttl),
                        [work = Work{acquiring_.owner(), {}, own_process().started}] {
                          return running_processes(work);
                        });
@@ -166,13 +154,12 @@ void Run::renew_or_stop(Child& child, HeldLocks& holding, std::optional<Watchdog
     holding.start_renewing(child.pid(),
                            watchdog && stops_on_loss() ? &watchdog->safe_until() : nullptr);
   } catch (const std::exception&) {
-    const LeaseEnd lease(holding.granted_until());
     Terms at_once;
     at_once.stop_signal = settings_.stop_signal;
     at_once.grace = settings_.grace;
     at_once.kill_cost = kill_cost(settings_.ttl);
     at_once.max_hold = milliseconds(0);
-    at_once.loss = &lease;
+    at_once.loss = &holding;
     const Ending ending = supervise(child, signals_, at_once);
     if (ending.survivors.empty()) {
       release(holding, ReleaseMode::normal);
@@ -189,7 +176,7 @@ Terms Run::terms(HeldLocks& holding, std::optional<Watchdog>& watchdog) {
   terms.grace = settings_.grace;
   terms.kill_cost = kill_cost(settings_.ttl);
   terms.max_hold = settings_.max_hold;
-  terms.loss = holding.stop_source();
+  terms.loss = &holding;
   terms.keep_running_on_loss = !stops_on_loss();
   terms.wait_tree = settings_.wait_tree;
   if (watchdog) terms.watchdog = &*watchdog;
@@ -217,7 +204,7 @@ Program Run::program(const HeldLocks& holding) const {
                          {"DLOCK_OWNER", acquiring_.owner().text}};
   program.hidden_fd = settings_.status_fd.value_or(-1);
   // A command that started later would be killed at once.
-  const Deadline until = holding.granted_until();
+  const Deadline until = holding.safe_until();
   if (until != never) program.start_before = until - kill_cost(settings_.ttl);
   return program;
 }

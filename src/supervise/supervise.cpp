@@ -97,7 +97,7 @@ void Supervisor::sleep() {
   poll_until(fds, at_once ? BootClock::now() : std::min({next_deadline(), look_by, look_at_rest}));
   end_is_told_ = end_is_told_ || fds[0].revents != 0;
   const bool look = fds[2].revents != 0 || (look_by != never && BootClock::now() >= look_by);
-  loss_told_ = look && terms_.loss->lost();
+  loss_told_ = look && terms_.loss->look();
 }
 
 /// When a possible loss requires action. With keep_running_on_loss a late renewal requires none:
@@ -126,7 +126,7 @@ std::optional<Reason> Supervisor::reason_to_stop() {
   if (loss_matters() && (now >= loss_deadline() || loss_told_)) {
     loss_noticed_ = true;
     if (!terms_.keep_running_on_loss) return Reason::lost;
-    terms_.loss->keep_by_itself();
+    terms_.loss->look_no_more();
     if (terms_.on_loss) terms_.on_loss();
   }
   if (now >= max_hold_deadline()) return Reason::max_hold;
@@ -202,7 +202,7 @@ Ending Supervisor::ended_by_itself(const ChildEnd& end) {
 Ending Supervisor::stop(Reason why) {
   stopping_ = true;
   if (terms_.watchdog != nullptr) terms_.watchdog->leave_descendants_of(0);
-  if (terms_.loss != nullptr) terms_.loss->keep_by_itself();
+  if (terms_.loss != nullptr) terms_.loss->look_no_more();
   let_it_end(BootClock::now());
   const bool by_itself = tree_gone();
   auto survivors =

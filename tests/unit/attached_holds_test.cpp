@@ -92,7 +92,7 @@ struct Kept {
       claim.ttl = ttl;
       const auto end = valid_until(BootClock::now(), long_lease);
       held.push_back({claim, Grant{Fence{1}, Lease{ttl, end}}});
-      held.back().hidden = std::chrono::nanoseconds(1);  // so that it is renewed at once
+      held.back().clock_jump = std::chrono::nanoseconds(1);  // so that it is renewed at once
     }
     return held;
   }
@@ -214,7 +214,7 @@ TEST_CASE(
     "attached holds: what a step of the clock has put in doubt stays so for the next keeper") {
   auto held = Kept::granted(long_lease);
   held.resize(1);
-  held[0].hidden = std::chrono::hours(1);
+  held[0].clock_jump = std::chrono::hours(1);
   FakeStore store(long_lease, long_lease);
   store.answer("a", FakeStore::Mode::silent);
   LeaseRenewer keeper(store, held);

@@ -73,6 +73,7 @@ class TracingStore final : public Store {
          answer_text(answer, ask.wait));
     return answer;
   }
+  bool waiter_asks_again() const override { return store_->waiter_asks_again(); }
   Wake sleep(const Claim& claim, Deadline until, int cancel_fd) override {
     const Taken taken;
     Wake wake = store_->sleep(claim, until, cancel_fd);

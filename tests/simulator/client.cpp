@@ -22,15 +22,12 @@ constexpr int renewals_to_be_whole = 3;
 class VoteListener final : public test::SilentListener {
  public:
   explicit VoteListener(const Plan& plan) : plan_(plan) {}
-  void waiting(const LockKey&, const Refusal& refusal) override { look_at(refusal); }
-  void still_waiting(const LockKey&, const Refusal& refusal) override { look_at(refusal); }
-
- private:
-  void look_at(const Refusal& refusal) {
+  void waiting(const LockKey&, const Refusal& refusal) override {
     if (refusal.why != Refusal::Reason::unready || !plan_.memories_last()) return;
     World::here().violated("no server can have forgotten a lease, and too few have a vote");
   }
 
+ private:
   const Plan& plan_;
 };
 
@@ -140,7 +137,7 @@ bool Client::one_round(Store& store, std::optional<milliseconds> wait) {
            claim.token.text.substr(claim.token.text.size() - 4);
   });
   VoteListener listener(plan_);
-  const AcquireTerms terms{wait, interrupt.fd(), {}};
+  const AcquireOptions terms{wait, interrupt.fd(), {}};
   std::string outcome = "is interrupted";
   if (!wait) checker_.waits(process());
   try {

@@ -40,7 +40,8 @@ constexpr milliseconds kill_cost(milliseconds ttl) {
   return std::clamp(ttl / 10, milliseconds(20), milliseconds(500));
 }
 
-struct Terms {
+/// The options of supervise().
+struct SuperviseOptions {
   int stop_signal = SIGTERM;
   /// The time between `stop_signal` and SIGKILL.
   milliseconds grace{0};
@@ -74,9 +75,9 @@ struct Ending {
 };
 
 /// Waits for the child and passes signals on to it, or to its descendants once it has ended. Stops
-/// it with all its descendants when the terms require it. None of them is alive at `safe_until`, if
-/// the machine runs dlock in time. When a child ends by itself, its descendants are left running,
-/// unless `wait_tree` is set.
-Ending supervise(Child& child, Signals& signals, const Terms& terms);
+/// it with all its descendants when the options require it. None of them is alive at `safe_until`,
+/// if the machine runs dlock in time. When a child ends by itself, its descendants are left
+/// running, unless `wait_tree` is set.
+Ending supervise(Child& child, Signals& signals, const SuperviseOptions& options);
 
 }  // namespace dlock

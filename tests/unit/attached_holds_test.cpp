@@ -130,7 +130,7 @@ TEST_CASE("attached holds: one that is gone is a loss, told once, and the other 
   CHECK(kept.next_loss(within) == "lost a: fake no longer has it");
   CHECK(!kept.next_loss(some_renewals));
   CHECK(!kept.holds.about_to_be_released(a));
-  kept.holds.give_back(milliseconds(1000));
+  kept.holds.release(milliseconds(1000));
   CHECK(kept.store.released() == "b");
 }
 
@@ -240,7 +240,7 @@ TEST_CASE("attached holds: what cannot be renewed while it is released ends with
   kept.answer(FakeStore::Mode::silent);
   CHECK(!kept.next_loss(milliseconds(6300)));
   CHECK(!kept.holds.empty());  // the server may still have them
-  kept.holds.give_back(milliseconds(1000));
+  kept.holds.release(milliseconds(1000));
   CHECK(kept.store.released().size() == 2);
 }
 

@@ -56,7 +56,7 @@ std::optional<std::string> AttachedHolds::look_at_leases() {
   const auto loss = renewer_->loss();
   pause();
   const auto held = std::find_if(held_.begin(), held_.end(), by_key(loss->key));
-  const bool released = may_have_been_released(*held);
+  const bool released = may_have_been_released(loss->key);
   if (!loss->gone) ended_.push_back(*held);
   forget(loss->key);
   resume();
@@ -93,7 +93,7 @@ std::optional<LockKey> AttachedHolds::give_up_leaving() {
     const Claim claim = held_[i].claim;
     const auto stop_at = held_[i].grant.lease.valid_until - usual_grace(claim.ttl);
     const bool ends = stop_at <= BootClock::now();
-    if (ends && may_have_been_released(held_[i])) {
+    if (ends && may_have_been_released(claim.key)) {
       ended_.push_back(held_[i]);
       forget(claim.key);
       continue;
@@ -110,16 +110,13 @@ std::optional<std::string> AttachedHolds::look_at_processes() {
   store_.host_view()->take_news();
   for (std::size_t i = 0; i < held_.size();) {
     const Claim claim = held_[i].claim;
-    const auto leaving = leaving_.find(claim.key);
     const auto renewed = look_at_hold(store_, claim);
     if (!renewed) look_again_ = later(BootClock::now(), pause_after_trouble);
     if (!renewed || renewed->grant) {
-      const bool settled = renewed && leaving != leaving_.end() && leaving->second.under_way == 0;
-      if (settled) leaving_.erase(leaving);
       ++i;
       continue;
     }
-    const bool released = leaving != leaving_.end();
+    const bool released = may_have_been_released(claim.key);
     forget(claim.key);
     if (released) continue;
     look_again_ = BootClock::now();
@@ -128,46 +125,21 @@ std::optional<std::string> AttachedHolds::look_at_processes() {
   return std::nullopt;
 }
 
-/// Also true after a release that did not succeed, until a renewal finds the lock in place that was
-/// requested when the release could no longer take effect.
-bool AttachedHolds::may_have_been_released(const Held& held) const {
-  const auto leaving = leaving_.find(held.claim.key);
-  if (leaving == leaving_.end()) return false;
-  const Lease& confirmed = held.grant.lease;
-  return leaving->second.under_way > 0 ||
-         confirmed.valid_until < valid_until(leaving->second.done_by, confirmed.length);
-}
-
 bool AttachedHolds::about_to_be_released(const LockKey& key) {
   if (std::none_of(held_.begin(), held_.end(), by_key(key))) return false;
-  ++leaving_[key].under_way;
+  leaving_.insert(key);
   return true;
 }
 
 void AttachedHolds::release_ended(const LockKey& key, ReleaseEnd end) {
-  // A request may reach the server this long after its sender gave up.
-  constexpr milliseconds longest_way{60'000};
-  const auto leaving = leaving_.find(key);
-  if (leaving == leaving_.end()) return;
-  if (end == ReleaseEnd::released) {
-    pause();
-    forget(key);
-    resume();
-    return;
-  }
-  Leaving& mark = leaving->second;
-  --mark.under_way;
-  const auto now = BootClock::now();
-  const bool may_come_later = end == ReleaseEnd::unknown && renewer_;
-  mark.done_by = std::max(mark.done_by, may_come_later ? later(now, longest_way) : now);
-  if (renewer_) {
-    renewer_->renew_now(milliseconds(0));
-  } else {
-    look_again_ = now;
-  }
+  if (end == ReleaseEnd::refused) leaving_.extract(key);
+  if (end != ReleaseEnd::released) return;
+  pause();
+  forget(key);
+  resume();
 }
 
-void AttachedHolds::give_back(milliseconds at_most) {
+void AttachedHolds::release(milliseconds at_most) {
   pause();
   std::vector<Held> all = ended_;
   all.insert(all.end(), held_.begin(), held_.end());

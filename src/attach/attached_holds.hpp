@@ -1,7 +1,7 @@
 #pragma once
 
-#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,7 +14,7 @@ namespace dlock {
 enum class ReleaseEnd {
   released,
   refused,  ///< the engine that it asked knows no such hold
-  unknown,  ///< no answer came: the release may still take effect
+  unknown,  ///< no answer came: the release may still take effect, and the end is no loss
 };
 
 /// The locks that `acquire --attach` keeps for a script. It renews locks with leases, listens to
@@ -42,15 +42,9 @@ class AttachedHolds {
   void release_ended(const LockKey& key, ReleaseEnd end);
 
   /// Repeats each release until it is answered or the time is over.
-  void give_back(milliseconds at_most);
+  void release(milliseconds at_most);
 
  private:
-  /// The releases of one key by other processes.
-  struct Leaving {
-    int under_way = 0;
-    Deadline done_by{};  ///< a finished request cannot take effect after this moment
-  };
-
   bool has_leases() const;
   Deadline warning_due() const;
   Deadline warn_at() const { return warned_ ? never : warning_due(); }
@@ -59,15 +53,15 @@ class AttachedHolds {
   std::optional<std::string> warn();
   std::optional<LockKey> give_up_leaving();
   std::optional<std::string> look_at_processes();
-  bool may_have_been_released(const Held& held) const;
+  bool may_have_been_released(const LockKey& key) const { return leaving_.contains(key); }
   void forget(const LockKey& key);
   void pause();
   void resume();
 
   Store& store_;
   std::vector<Held> held_;
-  std::vector<Held> ended_;  ///< not renewed in time; the engine may still have them
-  std::map<LockKey, Leaving> leaving_;
+  std::vector<Held> ended_;         ///< not renewed in time; the engine may still have them
+  std::multiset<LockKey> leaving_;  ///< one for each release that may take effect
   std::optional<LeaseRenewer> renewer_;
   bool warned_ = false;
   bool lost_ = false;

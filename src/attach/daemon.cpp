@@ -70,7 +70,7 @@ void write_system_log(const std::string& text) {
 /// stdin, stdout and stderr at /dev/null, and `/` as its directory. It closes the caller's
 /// descriptors, so that no pipe, lock or file system waits for it, and keeps those that dlock
 /// opened. Throws Error{host_refused}.
-void let_go_of_caller() {
+void detach_from_caller() {
   if (setsid() < 0) throw_errno("setsid");
   prctl(PR_SET_NAME, keeper_name);
   if (chdir("/") < 0) throw_errno("chdir to /");
@@ -123,7 +123,7 @@ bool WatchedProcess::send(int signal) const { return send_signal(pidfd_, signal)
 namespace {
 
 /// After the end of the script other processes may wait for the lock.
-constexpr milliseconds time_to_release{30'000};
+constexpr milliseconds time_after_script{30'000};
 
 class AttachDaemonProcess {
  public:
@@ -136,7 +136,7 @@ class AttachDaemonProcess {
         loss_signal_(loss_signal),
         channel_(std::move(channel)) {}
 
-  void live();
+  void run();
 
  private:
   bool take_over();
@@ -150,14 +150,14 @@ class AttachDaemonProcess {
   bool signal_script(int signal);
   void kill_script();
   void see_script_end();
-  void give_all_back() { release_all(*store_, held_, time_to_give_back); }
+  void release_all_holds() { release_all(*store_, held_, time_to_release); }
   void say(const std::string& text) const {
     send(channel_.get(), text.data(), text.size(), MSG_NOSIGNAL);
   }
   bool on_trial() const { return static_cast<bool>(channel_); }
 
   /// It is destroyed last: `dlock release` waits for that, and the store must be closed by then.
-  std::optional<ReleaseSocket> door_;
+  std::optional<ReleaseSocket> socket_;
   StorePtr store_;
   const std::vector<Held>& held_;
   const WatchedProcess& script_;
@@ -169,7 +169,7 @@ class AttachDaemonProcess {
   Deadline kill_at_ = never;
 };
 
-void AttachDaemonProcess::live() {
+void AttachDaemonProcess::run() {
   if (!take_over()) return;
   say(daemon_keeps);
   try {
@@ -178,7 +178,7 @@ void AttachDaemonProcess::live() {
   } catch (const std::exception& error) {
     // The script may still run. Without a daemon its locks end with their leases, or with the
     // script if they have none.
-    if (on_trial()) return end(time_to_give_back);
+    if (on_trial()) return end(time_to_release);
     tell_loss(std::string("the attach daemon failed: ") + error.what());
     see_script_end();
   }
@@ -187,21 +187,21 @@ void AttachDaemonProcess::live() {
 bool AttachDaemonProcess::take_over() {
   try {
     if (auto* here = store_->host_view()) here->leave_to(getpid());
-    let_go_of_caller();
+    detach_from_caller();
     const bool bound = std::all_of(held_.begin(), held_.end(), [this](const Held& held) {
       return needs_renewal(*store_, held.claim) ||
              store_->host_view()->live_with(held.claim, script_.pid());
     });
     if (!bound) {
-      give_all_back();
+      release_all_holds();
       say(daemon_lost);
       return false;
     }
-    door_.emplace(held_.front().claim.token);
+    socket_.emplace(held_.front().claim.token);
     holds_.emplace(*store_, held_);
     return true;
   } catch (const Error& error) {
-    give_all_back();
+    release_all_holds();
     say(std::string(daemon_error) + static_cast<char>(error.kind()) + error.what());
   }
   return false;
@@ -211,19 +211,19 @@ void AttachDaemonProcess::keep() {
   while (!holds_->empty()) {
     std::vector<pollfd> fds{
         {script_.fd(), POLLIN, 0}, {holds_->fd(), POLLIN, 0}, {channel_.get(), POLLIN, 0}};
-    door_->add_to(fds);
-    poll_until(fds, std::min({holds_->look_by(), door_->open_by(), kill_at_}));
+    socket_->add_to(fds);
+    poll_until(fds, std::min({holds_->look_by(), socket_->open_by(), kill_at_}));
     if (script_.ended()) {
       see_script_end();
-      return end(time_to_release);
+      return end(time_after_script);
     }
     if (on_trial() && readable(channel_.get()) && !hear_parent()) {
-      return holds_->give_back(time_to_give_back);
+      return holds_->release(time_to_release);
     }
     // Before look(), because a lock that a client is about to release is no loss.
-    door_->serve(*holds_);
+    socket_->serve(*holds_);
     while (const auto loss = holds_->look()) {
-      if (on_trial()) return end(time_to_give_back);
+      if (on_trial()) return end(time_to_release);
       tell_loss(*loss);
     }
     if (!holds_->in_trouble()) {
@@ -234,7 +234,7 @@ void AttachDaemonProcess::keep() {
   }
   if (kill_at_ == never) return;
   // The script may release a lock that it has lost, and must not wait for this process.
-  door_.reset();
+  socket_.reset();
   see_script_end();
 }
 
@@ -242,7 +242,7 @@ void AttachDaemonProcess::keep() {
 /// take the daemon for stopped and the locks for kept.
 void AttachDaemonProcess::end(milliseconds time) {
   if (on_trial()) say(daemon_lost);
-  holds_->give_back(time);
+  holds_->release(time);
 }
 
 bool AttachDaemonProcess::hear_parent() {
@@ -300,7 +300,7 @@ bool AttachDaemonProcess::signal_script(int signal) {
 void AttachDaemonProcess::kill_script() {
   kill_at_ = never;
   signal_script(SIGKILL);
-  tree_.await_end(later(BootClock::now(), time_to_give_back));
+  tree_.await_end(later(BootClock::now(), time_to_release));
 }
 
 /// A script that was signalled must not run beside the next holder.
@@ -314,7 +314,7 @@ void AttachDaemonProcess::see_script_end() {
 [[noreturn]] void run_attach_daemon(StorePtr store, const std::vector<Held>& held,
                                     const WatchedProcess& script, int loss_signal, Fd channel) {
   try {
-    AttachDaemonProcess(std::move(store), held, script, loss_signal, std::move(channel)).live();
+    AttachDaemonProcess(std::move(store), held, script, loss_signal, std::move(channel)).run();
   } catch (...) {
     // The parent may have ended, so there is no place to report this.
   }
@@ -357,18 +357,18 @@ AttachDaemon::Start AttachDaemon::await(int cancel_fd) {
 
 /// The daemon was killed, so the parent releases the locks. It opens new connections, because the
 /// server may not have finished its answer on those of the daemon.
-bool AttachDaemon::give_back_in_its_place() {
+bool AttachDaemon::release_in_its_place() {
   StorePtr anew = open_store_();
   if (auto* here = store_->host_view()) here->leave_to(getpid());
   store_ = std::move(anew);
-  return release_all(*store_, held_, time_to_give_back);
+  return release_all(*store_, held_, time_to_release);
 }
 
 void AttachDaemon::ended_too_soon() {
   const std::string what = "the attach daemon ended too soon";
   throw Error(ErrorKind::host_refused,
-              what + (give_back_in_its_place() ? ", so the lock was released"
-                                               : ", and the lock could not be released"));
+              what + (release_in_its_place() ? ", so the lock was released"
+                                             : ", and the lock could not be released"));
 }
 
 bool AttachDaemon::commit() {
@@ -387,14 +387,14 @@ void AttachDaemon::dismiss() {
   constexpr milliseconds time_to_end{1000};
   shutdown(channel_.get(), SHUT_WR);
   // The longest time that release_all() may take.
-  const auto for_all = time_to_give_back * static_cast<int>(held_.size() + 1);
+  const auto for_all = time_to_release * static_cast<int>(held_.size() + 1);
   const Deadline until = later(BootClock::now(), for_all + time_to_end);
   pollfd fds[] = {{channel_.get(), POLLIN, 0}};
   std::string last;
   while (poll_until(fds, until) > 0) {
     const std::string message = receive(channel_.get());
     const bool killed = message.empty() && (last.empty() || last == daemon_keeps);
-    if (killed) give_back_in_its_place();
+    if (killed) release_in_its_place();
     if (message.empty()) return;
     last = message;
   }

@@ -36,7 +36,7 @@ class WatchedProcess {
 };
 
 /// How long a release is repeated while a caller waits for it.
-inline constexpr milliseconds time_to_give_back{2000};
+inline constexpr milliseconds time_to_release{2000};
 
 /// The process that `acquire --attach` leaves behind, as seen by its parent. It keeps the locks
 /// until the script has ended or has released them, and sends the script a signal if one is lost.
@@ -60,7 +60,7 @@ class AttachDaemon {
   void dismiss();
 
  private:
-  bool give_back_in_its_place();
+  bool release_in_its_place();
   [[noreturn]] void ended_too_soon();
 
   StorePtr& store_;

@@ -192,7 +192,7 @@ void Acquire::die_if_signalled(const std::vector<Held>& held) {
 
 /// Returns whether the engine has answered for all locks; a daemon releases them itself.
 bool Acquire::release(const std::vector<Held>& held) {
-  if (!daemon_) return release_all(acquiring_.store(), held, time_to_give_back);
+  if (!daemon_) return release_all(acquiring_.store(), held, time_to_release);
   daemon_->dismiss();
   return true;
 }

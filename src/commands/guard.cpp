@@ -31,7 +31,7 @@ int run_guarded(const GuardSettings& settings, const Log& log, Signals& signals)
   Program program;
   program.argv = settings.command_argv;
   Child child = start(program, signals);
-  const Ending ending = supervise(child, signals, Terms());
+  const Ending ending = supervise(child, signals, SuperviseOptions());
   const ChildEnd& end = ending.child;
   if (end.exec_error) {
     log.error(exec_error_text(program.argv.front(), *end.exec_error));

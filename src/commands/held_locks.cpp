@@ -39,67 +39,8 @@ constexpr char not_in_time[] = "it was not renewed in time, as dlock was suspend
 
 }  // namespace
 
-/// Reports the renewer's fd and deadlines to the supervisor, for holds with leases.
-class HeldLocks::LeaseMonitor final : public StopSource {
- public:
-  LeaseMonitor(HeldLocks& holding, milliseconds unconfirmed_grace)
-      : holding_(holding), renewer_(*holding.renewer_), unconfirmed_grace_(unconfirmed_grace) {}
-  int fd() const override { return renewer_.news_fd(); }
-  Deadline look_by() const override { return renewer_.start_by(); }
-  bool lost() const override {
-    renewer_.take_news();
-    renewer_.start();
-    for (const auto& [key, margin] : renewer_.take_margins()) tell(key, margin);
-    return renewer_.lost();
-  }
-  void keep_by_itself() const override {
-    // Stored now: if a server answers during the grace, the renewer forgets the loss.
-    holding_.loss_ = renewer_.loss();
-    renewer_.start_to_stay();
-  }
-  Deadline safe_until() const override { return renewer_.safe_until(); }
-  milliseconds grace(milliseconds usual) const override {
-    return renewer_.confirmed() ? usual : std::min(usual, unconfirmed_grace_);
-  }
-
- private:
-  void tell(const LockKey& key, const QuorumMargin& margin) const;
-
-  HeldLocks& holding_;
-  LeaseRenewer& renewer_;
-  milliseconds unconfirmed_grace_;
-};
-
-void HeldLocks::LeaseMonitor::tell(const LockKey& key, const QuorumMargin& margin) const {
-  if (takes_a_line(STDERR_FILENO)) report_margin(holding_.log_, key, margin);
-}
-
-/// The same for holds that live with this process. They end early only if they are evicted, which
-/// the engine reports, or if their files are removed.
-class HeldLocks::Listening final : public StopSource {
- public:
-  explicit Listening(HeldLocks& holding) : holding_(holding) {}
-  int fd() const override { return holding_.store_.host_view()->news_fd(); }
-  Deadline look_by() const override { return look_by_; }
-  bool lost() const override;
-  Deadline safe_until() const override { return never; }
-
- private:
-  HeldLocks& holding_;
-  mutable Deadline look_by_ = later(BootClock::now(), look_at_files_every);
-};
-
-bool HeldLocks::Listening::lost() const {
-  holding_.store_.host_view()->take_news();
-  const auto out = holding_.is_evicted();
-  look_by_ = later(BootClock::now(), out ? look_at_files_every : pause_after_trouble);
-  return out.value_or(false);
-}
-
 HeldLocks::HeldLocks(Store& store, std::vector<Held> held, const Log& log)
     : store_(store), held_(std::move(held)), log_(log) {}
-
-HeldLocks::~HeldLocks() = default;
 
 bool HeldLocks::needs_renewal() const {
   return std::any_of(held_.begin(), held_.end(),
@@ -141,38 +82,65 @@ std::optional<Who> HeldLocks::evicted_by() const {
   return loss_ ? loss_->evicted_by : std::nullopt;
 }
 
-Deadline HeldLocks::granted_until() const {
+void HeldLocks::start_renewing(pid_t command, std::atomic<BootClock::rep>* safe_until) {
+  if (!needs_renewal()) {
+    look_by_ = later(BootClock::now(), look_at_files_every);
+    return;
+  }
+  for (Held& held : held_) held.claim.who.command_pid = command;
+  renewer_.emplace(store_, held_, safe_until, LeaseRenewer::Begin::when_due);
+}
+
+int HeldLocks::fd() const {
+  if (renewer_) return renewer_->news_fd();
+  return needs_renewal() ? -1 : store_.host_view()->news_fd();
+}
+
+Deadline HeldLocks::look_by() const { return renewer_ ? renewer_->start_by() : look_by_; }
+
+bool HeldLocks::look() {
+  if (!renewer_) return look_at_processes();
+  renewer_->take_news();
+  renewer_->start();
+  for (const auto& [key, margin] : renewer_->take_margins()) {
+    if (takes_a_line(STDERR_FILENO)) report_margin(log_, key, margin);
+  }
+  return renewer_->lost();
+}
+
+bool HeldLocks::look_at_processes() {
+  store_.host_view()->take_news();
+  look_by_ = later(BootClock::now(), look_at_files_every);
+  for (const Held& held : held_) {
+    const auto renewed = look_at_hold(store_, held.claim);
+    if (!renewed) look_by_ = later(BootClock::now(), pause_after_trouble);
+    if (!renewed || renewed->grant) continue;
+    lost(held.claim, renewed->evicted_by);
+    return true;
+  }
+  return false;
+}
+
+void HeldLocks::look_no_more() {
+  if (!renewer_) return;
+  // Stored now: if a server answers during the grace, the renewer forgets the loss.
+  loss_ = renewer_->loss();
+  renewer_->start();
+}
+
+Deadline HeldLocks::safe_until() const {
+  if (renewer_) return renewer_->safe_until();
   Deadline until = never;
   for (const Held& held : held_) until = std::min(until, held.grant.lease.valid_until);
   return until;
 }
 
-void HeldLocks::start_renewing(pid_t command, std::atomic<BootClock::rep>* safe_until) {
-  if (needs_renewal()) {
-    for (Held& held : held_) held.claim.who.command_pid = command;
-  } else {
-    source_ = std::make_unique<Listening>(*this);
-    return;
-  }
-  milliseconds grace = milliseconds::max();
+milliseconds HeldLocks::grace(milliseconds usual) const {
+  if (renewer_ && renewer_->confirmed()) return usual;
   for (const Held& held : held_) {
-    if (!held.grant.confirmed) grace = std::min(grace, unconfirmed_grace(held.grant));
+    if (!held.grant.confirmed) usual = std::min(usual, unconfirmed_grace(held.grant));
   }
-  renewer_ =
-      std::make_unique<LeaseRenewer>(store_, held_, safe_until, LeaseRenewer::Begin::when_due);
-  source_ = std::make_unique<LeaseMonitor>(*this, grace);
-}
-
-std::optional<bool> HeldLocks::is_evicted() {
-  std::optional<bool> out = false;
-  for (const Held& held : held_) {
-    const auto renewed = look_at_hold(store_, held.claim);
-    if (!renewed) out.reset();
-    if (!renewed || renewed->grant) continue;
-    lost(held.claim, renewed->evicted_by);
-    return true;
-  }
-  return out;
+  return usual;
 }
 
 void HeldLocks::renew_now() {
@@ -188,8 +156,6 @@ std::string HeldLocks::stop_text() const {
          ", others may hold it, and COMMAND is ended once continued";
 }
 
-const StopSource* HeldLocks::stop_source() const { return source_.get(); }
-
 std::string HeldLocks::loss_text() const {
   const auto loss = renewer_ ? renewer_->loss() : loss_;
   return loss ? lost_text(loss->key, loss->reason) : std::string("lost the lock: ") + not_in_time;
@@ -199,7 +165,6 @@ void HeldLocks::stop_renewing(bool lost) {
   if (!renewer_) return;
   if (const auto loss = renewer_->loss(); loss || !lost) loss_ = loss;
   held_ = renewer_->stop();
-  source_.reset();
   renewer_.reset();
   const auto now = BootClock::now();
   for (const Held& held : held_) {

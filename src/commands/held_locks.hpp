@@ -2,7 +2,7 @@
 
 #include <sys/types.h>
 
-#include <memory>
+#include <atomic>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,11 +14,11 @@
 namespace dlock {
 
 /// The locks that `run` holds while its command runs. It renews them, tells the supervisor if one
-/// is lost, and releases them.
-class HeldLocks {
+/// is lost, and releases them. Holds without a lease end early only if they are evicted, which the
+/// engine reports, or if their files are removed.
+class HeldLocks final : public StopSource {
  public:
   HeldLocks(Store& store, std::vector<Held> held, const Log& log);
-  ~HeldLocks();
 
   bool needs_renewal() const;
   /// Called just before the command's process is created. Returns false if a hold is lost, or if a
@@ -30,13 +30,9 @@ class HeldLocks {
   /// exists, so that dlock forks with a single thread. `command` is that process, which other
   /// clients see; `safe_until` as in LeaseRenewer.
   void start_renewing(pid_t command, std::atomic<BootClock::rep>* safe_until = nullptr);
-  /// No lease expires before this moment; to be used before start_renewing().
-  Deadline granted_until() const;
   void renew_now();
   /// The message about the locks when dlock is stopped (^Z).
   std::string stop_text() const;
-  /// Null before start_renewing() and after stop_renewing().
-  const StopSource* stop_source() const;
   std::string loss_text() const;
   /// True if the renewer or the server has reported a loss; valid after stop_renewing().
   bool is_lost() const { return loss_ && loss_->final; }
@@ -55,21 +51,23 @@ class HeldLocks {
   /// leases expire, or for 2 s, and reports everything except full success.
   Outcome release(ReleaseMode mode);
 
+  int fd() const override;
+  Deadline look_by() const override;
+  bool look() override;
+  void look_no_more() override;
+  Deadline safe_until() const override;
+  milliseconds grace(milliseconds usual) const override;
+
  private:
-  class LeaseMonitor;
-  class Listening;
-
-  /// Checks all holds; returns nothing if one could not be checked.
-  std::optional<bool> is_evicted();
+  bool look_at_processes();
   void lost(const Claim& claim, const std::optional<Who>& evicted_by);
-
   Outcome release(const Held& held, ReleaseMode mode, std::vector<std::string>& troubles);
 
   Store& store_;
   std::vector<Held> held_;
   const Log& log_;
-  std::unique_ptr<LeaseRenewer> renewer_;
-  std::unique_ptr<StopSource> source_;
+  std::optional<LeaseRenewer> renewer_;
+  Deadline look_by_ = never;  ///< for holds without a lease
   std::optional<Loss> loss_;
 };
 

@@ -8,7 +8,7 @@
 #include "commands/commands.hpp"
 #include "commands/open_store.hpp"
 #include "commands/wait_reporter.hpp"
-#include "lock/await_latch.hpp"
+#include "lock/latch.hpp"
 #include "output/json.hpp"
 #include "output/sentences.hpp"
 #include "supervise/signals.hpp"
@@ -22,10 +22,9 @@ class LatchReporter final : public LatchListener {
 
   void waiting(const LatchState& state) override {
     waited_ = true;
-    log_.notice("waiting: " + latch_text(key_, state));
-    lines_.begin(key_, line_of(state));
+    if (!lines_.waits_for(key_)) log_.notice("waiting: " + latch_text(key_, state));
+    lines_.waiting(key_, line_of(state));
   }
-  void still_waiting(const LatchState& state) override { lines_.change(line_of(state)); }
   void server_lost(const std::string& why) override { lines_.server_lost(why); }
   void server_back(milliseconds away) override { lines_.server_back(away); }
 

@@ -68,21 +68,11 @@ class AcquireReporter final : public AcquireListener {
       : log_(log), lines_(log, std::move(look)), on_waiting_(on_waiting) {}
 
   void waiting(const LockKey& key, const Refusal& refusal) override {
-    if (on_waiting_) on_waiting_(key, refusal);
-    // The status line of a terminal says the same, but a background job shows none until `fg`.
-    const std::string deadlock = deadlock_text(refusal);
-    const bool needs_words = refusal.unordered || !deadlock.empty();
-    if (!lines_.on_terminal() || needs_words || !in_foreground(STDERR_FILENO)) {
-      log_.notice("waiting: " + refusal_text(key, refusal) + deadlock + order_text(refusal));
-    }
-    lines_.begin(key, line_of(key, refusal));
+    if (!lines_.waits_for(key)) announce(key, refusal);
+    lines_.waiting(key, line_of(key, refusal));
   }
-  void still_waiting(const LockKey& key, const Refusal& refusal) override {
-    lines_.change(line_of(key, refusal));
-  }
-  void on_acquired(const LockKey& key, milliseconds waited) override {
-    lines_.end();
-    log_.notice(escaped(key.text) + " acquired after " + human_duration(waited));
+  void on_acquired(const LockKey& key) override {
+    log_.notice(escaped(key.text) + " acquired after " + human_duration(lines_.end()));
   }
   void server_lost(const std::string& why) override { lines_.server_lost(why); }
   void server_back(milliseconds away) override { lines_.server_back(away); }
@@ -90,6 +80,16 @@ class AcquireReporter final : public AcquireListener {
   void end() { lines_.end(); }
 
  private:
+  void announce(const LockKey& key, const Refusal& refusal) {
+    if (on_waiting_) on_waiting_(key, refusal);
+    // The status line of a terminal says the same, but a background job shows none until `fg`.
+    const std::string deadlock = deadlock_text(refusal);
+    const bool needs_words = refusal.unordered || !deadlock.empty();
+    if (!lines_.on_terminal() || needs_words || !in_foreground(STDERR_FILENO)) {
+      log_.notice("waiting: " + refusal_text(key, refusal) + deadlock + order_text(refusal));
+    }
+  }
+
   const Log& log_;
   WaitReporter lines_;
   const LockAcquirer::OnWaiting& on_waiting_;
@@ -120,11 +120,11 @@ void report_refusal(const Log& log, const GaveUp& gave_up, milliseconds waited) 
 }  // namespace
 
 LockAcquirer::LockAcquirer(const ClaimSettings& settings, const Log& log, Signals& signals,
-                           Terms terms)
+                           Options options)
     : settings_(settings),
       log_(log),
       signals_(signals),
-      terms_(std::move(terms)),
+      options_(std::move(options)),
       owner_(settings.owner ? *settings.owner : new_owner_below(settings.above)),
       store_(open_store(settings, log)) {}
 
@@ -132,8 +132,8 @@ std::vector<Claim> LockAcquirer::claims() const {
   std::vector<Claim> claims;
   const Token token = new_token(owner_);
   for (const LockKey& key : settings_.keys) {
-    claims.push_back({key, owner_, token, settings_.limit, settings_.ttl, terms_.min_hold,
-                      terms_.upkeep, terms_.who, settings_.latest});
+    claims.push_back({key, owner_, token, settings_.limit, settings_.ttl, options_.min_hold,
+                      options_.upkeep, options_.who, settings_.latest});
   }
   return claims;
 }
@@ -161,23 +161,25 @@ LockAcquirer::Result LockAcquirer::acquire() {
   const auto look = [&](const LockKey& key, const CallOptions& call_options) {
     if (!second) second = open_store(settings_);
     const auto states = second->inspect({{key}, {}}, call_options);
-    return line_of(key, as_refused(states.front(), owner_, terms_.who));
+    return line_of(key, as_refused(states.front(), owner_, options_.who));
   };
-  AcquireReporter reporter(log_, seen ? look : WaitReporter::Look(), terms_.on_waiting);
-  const int fds[] = {signals_.fd(), terms_.abandon_fd};
+  AcquireReporter reporter(log_, seen ? look : WaitReporter::Look(), options_.on_waiting);
+  const int fds[] = {signals_.fd(), options_.abandon_fd};
   std::optional<AnyOf> either;
-  if (terms_.abandon_fd >= 0) either.emplace(fds);
+  if (options_.abandon_fd >= 0) either.emplace(fds);
   if (!begun_) begun_ = BootClock::now();
   bool reached = false;
   while (true) {
-    AcquireTerms terms;
-    terms.wait = settings_.wait;
-    if (terms.wait) terms.wait = std::max(milliseconds(0), *terms.wait - passed_since(*begun_));
-    terms.reached = reached;
-    terms.cancel_fd = either ? either->fd() : signals_.fd();
-    terms.unconfirmed = terms_.unconfirmed;
-    terms.open_second = [this] { return open_store(settings_, log_); };
-    Acquired acquired = dlock::acquire(*store_, claims(), terms, reporter);
+    AcquireOptions options;
+    options.wait = settings_.wait;
+    if (options.wait) {
+      options.wait = std::max(milliseconds(0), *options.wait - passed_since(*begun_));
+    }
+    options.reached = reached;
+    options.cancel_fd = either ? either->fd() : signals_.fd();
+    options.unconfirmed = options_.unconfirmed;
+    options.open_second = [this] { return open_store(settings_, log_); };
+    Acquired acquired = dlock::acquire(*store_, claims(), options, reporter);
     reporter.end();
     Result result;
     result.waited = passed_since(*begun_);
@@ -208,7 +210,7 @@ LockAcquirer::Result LockAcquirer::acquire() {
       }
       stop_by(event->number, Stop::myself);
     }
-    if (terms_.abandon_fd >= 0 && readable(terms_.abandon_fd)) {
+    if (options_.abandon_fd >= 0 && readable(options_.abandon_fd)) {
       result.abandoned = true;
       return result;
     }

@@ -19,15 +19,15 @@ class LockAcquirer {
  public:
   using OnWaiting = std::function<void(const LockKey&, const Refusal&)>;
   /// The options in which the two commands differ.
-  struct Terms {
+  struct Options {
     Who who;  ///< the holder that other clients see
     Liveness upkeep;
     int abandon_fd = -1;  ///< readable when the lock is no longer needed; -1: never
     milliseconds min_hold{0};
-    bool unconfirmed = false;  ///< as in AcquireTerms
+    bool unconfirmed = false;  ///< as in AcquireOptions
     OnWaiting on_waiting{};    ///< called whenever a wait begins; may be empty
   };
-  LockAcquirer(const ClaimSettings& settings, const Log& log, Signals& signals, Terms terms);
+  LockAcquirer(const ClaimSettings& settings, const Log& log, Signals& signals, Options options);
 
   struct Result {
     std::vector<Held> held;     ///< in byte order of the keys; empty if not acquired
@@ -60,7 +60,7 @@ class LockAcquirer {
   const ClaimSettings& settings_;
   const Log& log_;
   Signals& signals_;
-  const Terms terms_;
+  const Options options_;
   Owner owner_;
   StorePtr store_;
   std::optional<Deadline> begun_;  ///< the start of the first acquire()

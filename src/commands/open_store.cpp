@@ -30,11 +30,9 @@ namespace {
 
 /// Writes a line for -v about a step, or drops it if stderr would block: a thread that renews a
 /// lease must not wait for a reader.
-void report_step(const Log& log, const std::string& text);
-
-/// Returns `store` with a trace: for each step, the request, the answer and the time it took. Any
-/// thread may use it.
-StorePtr traced(StorePtr store, const Log& log);
+void report_step(const Log& log, const std::string& text) {
+  if (takes_a_line(STDERR_FILENO)) log.detail(text);
+}
 
 /// The time that a step took, for the end of its line.
 class Taken {
@@ -62,6 +60,8 @@ std::string answer_text(const Answer& answer, bool waits) {
          " at the latest";
 }
 
+/// A store with a trace: for each step, the request, the answer and the time it took. Any thread
+/// may use it.
 class TracingStore final : public Store {
  public:
   TracingStore(StorePtr store, const Log& log) : store_(std::move(store)), log_(log) {}
@@ -73,6 +73,7 @@ class TracingStore final : public Store {
          answer_text(answer, ask.wait));
     return answer;
   }
+  bool waiter_asks_again() const override { return store_->waiter_asks_again(); }
   Wake sleep(const Claim& claim, Deadline until, int cancel_fd) override {
     const Taken taken;
     Wake wake = store_->sleep(claim, until, cancel_fd);
@@ -133,14 +134,6 @@ class TracingStore final : public Store {
   const Log log_;
 };
 
-void report_step(const Log& log, const std::string& text) {
-  if (takes_a_line(STDERR_FILENO)) log.detail(text);
-}
-
-StorePtr traced(StorePtr store, const Log& log) {
-  return std::make_unique<TracingStore>(std::move(store), log);
-}
-
 std::unique_ptr<QuorumStore> open_quorum(const std::vector<Endpoint>& servers,
                                          const std::string& prefix, const LinkListener& on_link) {
   const auto open = [servers, prefix, on_link] {
@@ -156,35 +149,35 @@ std::unique_ptr<QuorumStore> open_quorum(const std::vector<Endpoint>& servers,
 /// The store of a server is a Store, a FenceRegister and Latches at once; that of a majority has no
 /// latches.
 template <typename As>
-std::unique_ptr<As> open_servers(const StoreTerms& terms, const LinkListener& on_link) {
-  if (const auto* database = std::get_if<SqlTarget>(&terms.settings.server)) {
+std::unique_ptr<As> open_servers(const StoreOptions& options, const LinkListener& on_link) {
+  if (const auto* database = std::get_if<SqlTarget>(&options.settings.server)) {
     auto backend = database->mysql
                        ? open_mysql(*database->mysql, database->shown, database->password)
                        : open_postgres(database->url, database->shown, database->password);
-    return std::make_unique<CasStore>(std::move(backend), terms.settings.prefix);
+    return std::make_unique<CasStore>(std::move(backend), options.settings.prefix);
   }
 #ifdef DLOCK_WITH_ETCD
-  if (const auto* etcd = std::get_if<EtcdTarget>(&terms.settings.server)) {
+  if (const auto* etcd = std::get_if<EtcdTarget>(&options.settings.server)) {
     return std::make_unique<CasStore>(std::make_unique<EtcdBackend>(etcd->servers, etcd->name()),
-                                      terms.settings.prefix);
+                                      options.settings.prefix);
   }
 #endif
 #ifdef DLOCK_WITH_ZOOKEEPER
-  if (const auto* zookeeper = std::get_if<ZooKeeperTarget>(&terms.settings.server)) {
+  if (const auto* zookeeper = std::get_if<ZooKeeperTarget>(&options.settings.server)) {
     auto backend = std::make_unique<ZooKeeperBackend>(
-        zookeeper->servers, zookeeper->name(), zookeeper->chroot, terms.settings.prefix,
-        session_for(terms.ttl.value_or(usual_session)));
-    return std::make_unique<CasStore>(std::move(backend), terms.settings.prefix);
+        zookeeper->servers, zookeeper->name(), zookeeper->chroot, options.settings.prefix,
+        session_for(options.ttl.value_or(usual_session)));
+    return std::make_unique<CasStore>(std::move(backend), options.settings.prefix);
   }
 #endif
-  const auto* quorum = std::get_if<QuorumTarget>(&terms.settings.server);
+  const auto* quorum = std::get_if<QuorumTarget>(&options.settings.server);
   if (quorum == nullptr) {
-    RedisTerms redis{terms.settings.prefix, terms.replicas};
+    RedisTerms redis{options.settings.prefix, options.replicas};
     redis.on_link = on_link;
-    return std::make_unique<RedisStore>(open_redis(terms.settings.server, redis), redis);
+    return std::make_unique<RedisStore>(open_redis(options.settings.server, redis), redis);
   }
   if constexpr (std::is_base_of_v<As, QuorumStore>) {
-    return open_quorum(quorum->servers, terms.settings.prefix, on_link);
+    return open_quorum(quorum->servers, options.settings.prefix, on_link);
   } else {
     throw_usage(
         "a majority of servers keeps no latch: name one of them, or an engine that replicates: "
@@ -194,25 +187,26 @@ std::unique_ptr<As> open_servers(const StoreTerms& terms, const LinkListener& on
 
 /// Opens an engine on servers or on this host; the latter is no FenceRegister.
 template <typename As>
-std::unique_ptr<As> open(const StoreTerms& terms, const LinkListener& on_link) {
-  if (const auto* target = std::get_if<LocalTarget>(&terms.settings.server)) {
+std::unique_ptr<As> open(const StoreOptions& options, const LinkListener& on_link) {
+  if (const auto* target = std::get_if<LocalTarget>(&options.settings.server)) {
     return std::make_unique<LocalStore>(directory_of(*target));
   }
-  return open_servers<As>(terms, on_link);
+  return open_servers<As>(options, on_link);
 }
 
 /// Opens an engine in dlock's own layout or in that of another library.
-StorePtr open_any(const StoreTerms& terms, const LinkListener& on_link) {
-  if (terms.layout == nullptr) return open<Store>(terms, on_link);
+StorePtr open_any(const StoreOptions& options, const LinkListener& on_link) {
+  if (options.layout == nullptr) return open<Store>(options, on_link);
   RedisTerms redis;
   redis.on_link = on_link;
-  const auto* quorum = std::get_if<QuorumTarget>(&terms.settings.server);
+  const auto* quorum = std::get_if<QuorumTarget>(&options.settings.server);
   if (quorum == nullptr) {
-    return std::make_unique<CompatStore>(*terms.layout, open_redis(terms.settings.server, redis));
+    return std::make_unique<CompatStore>(*options.layout,
+                                         open_redis(options.settings.server, redis));
   }
   std::vector<StorePtr> nodes;
   for (const Endpoint& server : quorum->servers) {
-    nodes.push_back(std::make_unique<CompatStore>(*terms.layout, open_redis(server, redis)));
+    nodes.push_back(std::make_unique<CompatStore>(*options.layout, open_redis(server, redis)));
   }
   return std::make_unique<RedlockStore>(std::move(nodes));
 }
@@ -233,14 +227,14 @@ std::unique_ptr<RedisTransport> open_redis(const Target& server, RedisTerms term
       terms);
 }
 
-StorePtr open_store(const StoreTerms& terms) { return open_any(terms, {}); }
+StorePtr open_store(const StoreOptions& options) { return open_any(options, {}); }
 
-StorePtr open_store(const StoreTerms& terms, const Log& log) {
-  if (!terms.settings.verbose) return open_store(terms);
+StorePtr open_store(const StoreOptions& options, const Log& log) {
+  if (!options.settings.verbose) return open_store(options);
   const auto on_link = [log](const Endpoint& to, std::chrono::nanoseconds took) {
     report_step(log, "connected to " + to.name() + " in " + exact_duration(took));
   };
-  return traced(open_any(terms, on_link), log);
+  return std::make_unique<TracingStore>(open_any(options, on_link), log);
 }
 
 CallOptions inspect_call(const ServerSettings& settings, const std::vector<std::string>& patterns) {
@@ -249,10 +243,12 @@ CallOptions inspect_call(const ServerSettings& settings, const std::vector<std::
   return {later(BootClock::now(), time_for_all_keys), -1};
 }
 
-std::unique_ptr<Latches> open_latches(const StoreTerms& terms) { return open<Latches>(terms, {}); }
+std::unique_ptr<Latches> open_latches(const StoreOptions& options) {
+  return open<Latches>(options, {});
+}
 
-std::unique_ptr<FenceRegister> open_fence_register(const StoreTerms& terms) {
-  return open_servers<FenceRegister>(terms, {});
+std::unique_ptr<FenceRegister> open_fence_register(const StoreOptions& options) {
+  return open_servers<FenceRegister>(options, {});
 }
 
 DirectorySettings directory_of(const LocalTarget& target) {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <concepts>
 #include <functional>
+#include <optional>
 
 #include "base/error.hpp"
 #include "config/settings.hpp"
@@ -13,34 +15,26 @@
 namespace dlock {
 
 /// The settings of a command that decide which store is opened. They must outlive this object.
-// NOLINTBEGIN(google-explicit-constructor)
-struct StoreTerms {
+struct StoreOptions {
   const ServerSettings& settings;
-  const Layout* layout = nullptr;   ///< of another library; null: dlock's own
-  std::optional<milliseconds> ttl;  ///< sets the timeout of a session with the server
+  const Layout* layout = nullptr;     ///< of another library; null: dlock's own
+  std::optional<milliseconds> ttl{};  ///< sets the timeout of a session with the server
   int replicas = 0;
 
-  StoreTerms(const ServerSettings& all) : settings(all) {}
-  StoreTerms(const LatchSettings& all) : settings(all), ttl(all.ttl) {}
-  StoreTerms(const DoctorSettings& all) : settings(all), ttl(all.ttl) {}
-  StoreTerms(const LockSettings& all)
-      : settings(all), layout(all.layout ? &*all.layout : nullptr) {}
-  StoreTerms(const RenewSettings& all)
-      : settings(all), layout(all.layout ? &*all.layout : nullptr), ttl(all.ttl) {}
-  StoreTerms(const ClaimSettings& all)
-      : settings(all),
-        layout(all.layout ? &*all.layout : nullptr),
-        ttl(all.ttl),
-        replicas(all.replicas) {}
+  template <std::derived_from<ServerSettings> Settings>
+  StoreOptions(const Settings& all) : settings(all) {  // NOLINT(google-explicit-constructor)
+    if constexpr (requires { all.ttl; }) ttl = all.ttl;
+    if constexpr (requires { all.layout; }) layout = all.layout ? &*all.layout : nullptr;
+    if constexpr (std::derived_from<Settings, ClaimSettings>) replicas = all.replicas;
+  }
 };
-// NOLINTEND(google-explicit-constructor)
 
-/// Makes the engine that `terms` name, in dlock's own layout or in that of another library. Only
+/// Makes the engine that `options` name, in dlock's own layout or in that of another library. Only
 /// this function turns a URL into a store. It opens and connects nothing yet.
-StorePtr open_store(const StoreTerms& terms);
+StorePtr open_store(const StoreOptions& options);
 
 /// The same; with -v, the store writes a line to stderr for each step.
-StorePtr open_store(const StoreTerms& terms, const Log& log);
+StorePtr open_store(const StoreOptions& options, const Log& log);
 
 /// The options of an inspect that also lists the keys matching `patterns`, if any. In Redis it may
 /// take a minute, because SCAN walks through all keys of the server, perhaps millions; otherwise it
@@ -51,10 +45,10 @@ CallOptions inspect_call(const ServerSettings& settings, const std::vector<std::
 std::unique_ptr<RedisTransport> open_redis(const Target& server, RedisTerms terms);
 
 /// Opens the same engine for latches.
-std::unique_ptr<Latches> open_latches(const StoreTerms& terms);
+std::unique_ptr<Latches> open_latches(const StoreOptions& options);
 
-/// Opens the fence register of `guard`; `terms` must name servers, not `local:`.
-std::unique_ptr<FenceRegister> open_fence_register(const StoreTerms& terms);
+/// Opens the fence register of `guard`; `options` must name servers, not `local:`.
+std::unique_ptr<FenceRegister> open_fence_register(const StoreOptions& options);
 
 /// The directory that `local:` names.
 DirectorySettings directory_of(const LocalTarget& target);

@@ -37,18 +37,6 @@ std::string survivor_text(const Survivor& survivor) {
   return text;
 }
 
-/// A lease that nobody renews.
-class LeaseEnd final : public StopSource {
- public:
-  explicit LeaseEnd(Deadline end) : end_(end) {}
-  int fd() const override { return -1; }
-  bool lost() const override { return false; }
-  Deadline safe_until() const override { return end_; }
-
- private:
-  Deadline end_;
-};
-
 /// One `dlock run`, from the settings to the exit code.
 class Run {
  public:
@@ -74,7 +62,7 @@ class Run {
   void start_child(std::optional<Child>& child, HeldLocks& holding);
   void renew_or_stop(Child& child, HeldLocks& holding, std::optional<Watchdog>& watchdog);
   bool stops_on_loss() const { return settings_.on_lost == OnLost::stop; }
-  Terms terms(HeldLocks& holding, std::optional<Watchdog>& watchdog);
+  SuperviseOptions options(HeldLocks& holding, std::optional<Watchdog>& watchdog);
   Program program(const HeldLocks& holding) const;
   std::optional<int> signal_before_start();
   int lost_before_start(HeldLocks& holding);
@@ -123,7 +111,7 @@ int Run::hold_and_run(std::vector<Held> held) {
   try {
     if (!holding.ready_to_start(settings_.grace)) return lost_before_start(holding);
     if (settings_.watchdog)
-      watchdog.emplace(stops_on_loss() ? holding.granted_until() : never, kill_cost(settings_.ttl),
+      watchdog.emplace(stops_on_loss() ? holding.safe_until() : never, kill_cost(settings_.ttl),
                        [work = Work{acquiring_.owner(), {}, own_process().started}] {
                          return running_processes(work);
                        });
@@ -138,7 +126,7 @@ int Run::hold_and_run(std::vector<Held> held) {
     throw;
   }
   renew_or_stop(*child, holding, watchdog);
-  Ending ending = supervise(*child, signals_, terms(holding, watchdog));
+  Ending ending = supervise(*child, signals_, options(holding, watchdog));
   if (watchdog) watchdog->dismiss();
   if (watchdog && watchdog->has_killed()) ending.why = Ending::Reason::lost;
   status_.held = passed_since(granted);
@@ -166,13 +154,8 @@ void Run::renew_or_stop(Child& child, HeldLocks& holding, std::optional<Watchdog
     holding.start_renewing(child.pid(),
                            watchdog && stops_on_loss() ? &watchdog->safe_until() : nullptr);
   } catch (const std::exception&) {
-    const LeaseEnd lease(holding.granted_until());
-    Terms at_once;
-    at_once.stop_signal = settings_.stop_signal;
-    at_once.grace = settings_.grace;
-    at_once.kill_cost = kill_cost(settings_.ttl);
+    auto at_once = options(holding, watchdog);
     at_once.max_hold = milliseconds(0);
-    at_once.loss = &lease;
     const Ending ending = supervise(child, signals_, at_once);
     if (ending.survivors.empty()) {
       release(holding, ReleaseMode::normal);
@@ -183,29 +166,29 @@ void Run::renew_or_stop(Child& child, HeldLocks& holding, std::optional<Watchdog
   }
 }
 
-Terms Run::terms(HeldLocks& holding, std::optional<Watchdog>& watchdog) {
-  Terms terms;
-  terms.stop_signal = settings_.stop_signal;
-  terms.grace = settings_.grace;
-  terms.kill_cost = kill_cost(settings_.ttl);
-  terms.max_hold = settings_.max_hold;
-  terms.loss = holding.stop_source();
-  terms.keep_running_on_loss = !stops_on_loss();
-  terms.wait_tree = settings_.wait_tree;
-  if (watchdog) terms.watchdog = &*watchdog;
-  terms.on_loss = [&] {
+SuperviseOptions Run::options(HeldLocks& holding, std::optional<Watchdog>& watchdog) {
+  SuperviseOptions options;
+  options.stop_signal = settings_.stop_signal;
+  options.grace = settings_.grace;
+  options.kill_cost = kill_cost(settings_.ttl);
+  options.max_hold = settings_.max_hold;
+  options.loss = &holding;
+  options.keep_running_on_loss = !stops_on_loss();
+  options.wait_tree = settings_.wait_tree;
+  if (watchdog) options.watchdog = &*watchdog;
+  options.on_loss = [&] {
     loss_reported_ = takes_a_line(STDERR_FILENO);
     if (loss_reported_) log_.warning(holding.loss_text() + "; COMMAND runs on (--on-lost ignore)");
     status_.reason = holding.loss_text();
     report_.lost(status_);
   };
-  terms.before_stop = [&] {
+  options.before_stop = [&] {
     holding.renew_now();
     // A terminal that accepts no output (^S) must not keep dlock from stopping.
     if (screen_at(STDERR_FILENO).is_terminal && takes_a_line(STDERR_FILENO))
       log_.notice(holding.stop_text());
   };
-  return terms;
+  return options;
 }
 
 Program Run::program(const HeldLocks& holding) const {
@@ -217,7 +200,7 @@ Program Run::program(const HeldLocks& holding) const {
                          {"DLOCK_OWNER", acquiring_.owner().text}};
   program.hidden_fd = settings_.status_fd.value_or(-1);
   // A command that started later would be killed at once.
-  const Deadline until = holding.granted_until();
+  const Deadline until = holding.safe_until();
   if (until != never) program.start_before = until - kill_cost(settings_.ttl);
   return program;
 }

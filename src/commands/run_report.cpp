@@ -63,49 +63,6 @@ class HookCaller {
   bool warned_ = false;
 };
 
-}  // namespace
-
-Hook::Hook(const std::string& command, const Log& log) : log_(log) {
-  try {
-    process_.emplace("dlock-hook", [&](SideCaller& side) {
-      HookCaller caller(command, log);
-      while (const auto message = side.next()) caller.call(side, *message);
-    });
-  } catch (const Error& error) {
-    warn(error.what());
-  }
-}
-
-void Hook::send(const Facts& facts) {
-  if (!process_) return;
-  std::string message;
-  for (const auto& [name, value] : facts) message.append(name + "=" + value).push_back('\0');
-  const auto sent =
-      ::send(process_->channel.get(), message.data(), message.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-  if (sent < 0) warn(std::strerror(errno));
-}
-
-void Hook::finish(Signals& signals) {
-  if (!process_) return;
-  const int channel = process_->channel.get();
-  shutdown(channel, SHUT_WR);
-  const Deadline give_up = later(BootClock::now(), longest_finish);
-  // The side process closes its end of the channel when it ends.
-  pollfd fds[] = {{channel, POLLIN, 0}, {signals.fd(), POLLIN, 0}};
-  while (poll_until(fds, give_up) > 0 && fds[0].revents == 0) {
-    while (const auto event = signals.take()) {
-      if (ends_waiting(event->number)) return;
-    }
-  }
-}
-
-void Hook::warn(const std::string& why) {
-  if (!warned_) log_.warning("warning: --hook is not called: " + why);
-  warned_ = true;
-}
-
-namespace {
-
 /// Empty in a cooldown, because the holder has ended.
 std::string first_holder(const Refusal& refusal) {
   if (refusal.held_by.empty()) return "";
@@ -117,18 +74,54 @@ std::string first_holder(const Refusal& refusal) {
 }  // namespace
 
 RunReport::RunReport(const RunSettings& settings, const Log& log) : settings_(settings), log_(log) {
-  if (settings.hook) hook_.emplace(*settings.hook, log);
+  if (!settings.hook) return;
+  try {
+    hook_.emplace("dlock-hook", [&](SideCaller& side) {
+      HookCaller caller(*settings.hook, log);
+      while (const auto message = side.next()) caller.call(side, *message);
+    });
+  } catch (const Error& error) {
+    warn(error.what());
+  }
+}
+
+/// Does not wait for the call. Only the first failure is reported.
+void RunReport::call_hook(const Facts& facts) {
+  if (!hook_) return;
+  std::string message;
+  for (const auto& [name, value] : facts) message.append(name + "=" + value).push_back('\0');
+  const auto sent =
+      send(hook_->channel.get(), message.data(), message.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (sent < 0) warn(std::strerror(errno));
+}
+
+void RunReport::finish_hook(Signals& signals) {
+  if (!hook_) return;
+  const int channel = hook_->channel.get();
+  shutdown(channel, SHUT_WR);
+  const Deadline give_up = later(BootClock::now(), longest_finish);
+  // The side process closes its end of the channel when it ends.
+  pollfd fds[] = {{channel, POLLIN, 0}, {signals.fd(), POLLIN, 0}};
+  while (poll_until(fds, give_up) > 0 && fds[0].revents == 0) {
+    while (const auto event = signals.take()) {
+      if (ends_waiting(event->number)) return;
+    }
+  }
+}
+
+void RunReport::warn(const std::string& why) {
+  if (!warned_) log_.warning("warning: --hook is not called: " + why);
+  warned_ = true;
 }
 
 void RunReport::waiting(const LockKey& key, const Refusal& refusal) {
-  if (!hook_) return;
-  hook_->send({{"DLOCK_EVENT", "waiting"},
-               {"DLOCK_KEY", key.text},
-               {"DLOCK_FENCE", ""},
-               {"DLOCK_HOLDER", first_holder(refusal)},
-               {"DLOCK_REASON", refusal_text(key, refusal)},
-               {"DLOCK_EXIT_CODE", ""},
-               {"DLOCK_WHERE", where_}});
+  call_hook({{"DLOCK_EVENT", "waiting"},
+             {"DLOCK_KEY", key.text},
+             {"DLOCK_FENCE", ""},
+             {"DLOCK_HOLDER", first_holder(refusal)},
+             {"DLOCK_REASON", refusal_text(key, refusal)},
+             {"DLOCK_EXIT_CODE", ""},
+             {"DLOCK_WHERE", where_}});
 }
 
 void RunReport::lost(const RunStatus& status) {
@@ -143,19 +136,18 @@ void RunReport::end(const RunStatus& status, bool released, Signals& signals) {
     report("released", status);
   }
   write_results(settings_.metrics_file, settings_.keys, settings_.status_fd, status, log_);
-  if (hook_) hook_->finish(signals);
+  finish_hook(signals);
 }
 
 void RunReport::report(const char* event, const RunStatus& status) {
-  if (!hook_) return;
   const bool ended = !status.outcome.empty();
-  hook_->send({{"DLOCK_EVENT", event},
-               {"DLOCK_KEY", key_list(status.locks)},
-               {"DLOCK_FENCE", fence_list(status.locks).value_or("")},
-               {"DLOCK_HOLDER", ""},
-               {"DLOCK_REASON", status.reason},
-               {"DLOCK_EXIT_CODE", ended ? std::to_string(status.exit_code) : ""},
-               {"DLOCK_WHERE", where_}});
+  call_hook({{"DLOCK_EVENT", event},
+             {"DLOCK_KEY", key_list(status.locks)},
+             {"DLOCK_FENCE", fence_list(status.locks).value_or("")},
+             {"DLOCK_HOLDER", ""},
+             {"DLOCK_REASON", status.reason},
+             {"DLOCK_EXIT_CODE", ended ? std::to_string(status.exit_code) : ""},
+             {"DLOCK_WHERE", where_}});
 }
 
 RunStatus status_of(const Error& error) {

@@ -13,34 +13,12 @@
 
 namespace dlock {
 
-/// Calls the command of --hook for each event of the locks. A separate process makes the calls, one
-/// after the other, so that neither the lock nor COMMAND waits for them.
-class Hook {
- public:
-  /// Starts that process, when a SideProcess may be started.
-  Hook(const std::string& command, const Log& log);
-
-  /// Environment variables for the call; an empty value removes the variable.
-  using Facts = std::vector<std::pair<std::string, std::string>>;
-  /// Sends an event and does not wait for the call. Only the first failure is reported.
-  void send(const Facts& facts);
-
-  /// Sends no more events and waits for the remaining calls, which have a time limit, or for a
-  /// signal.
-  void finish(Signals& signals);
-
- private:
-  void warn(const std::string& why);
-
-  const Log& log_;
-  std::optional<SideProcess> process_{};
-  bool warned_ = false;
-};
-
-/// Reports on a run: by --hook during the run, by --metrics and --status-fd at its end.
+/// Reports on a run: by --hook during the run, by --metrics and --status-fd at its end. A separate
+/// process calls the command of --hook, one call after the other, so that neither the lock nor
+/// COMMAND waits for it.
 class RunReport {
  public:
-  /// Starts the hook process, if any; the conditions of Hook apply.
+  /// Starts that process, if any, when a SideProcess may be started.
   RunReport(const RunSettings& settings, const Log& log);
 
   /// `where` names the engine, without a password.
@@ -49,15 +27,23 @@ class RunReport {
   void acquired(const RunStatus& status) { report("acquired", status); }
   /// Only the first call has an effect.
   void lost(const RunStatus& status);
-  /// Reports the end; `released` if the locks were released.
+  /// Reports the end; `released` if the locks were released. Waits for the remaining calls of the
+  /// hook, which have a time limit, or for a signal.
   void end(const RunStatus& status, bool released, Signals& signals);
 
  private:
+  /// Environment variables for a call; an empty value removes the variable.
+  using Facts = std::vector<std::pair<std::string, std::string>>;
+
   void report(const char* event, const RunStatus& status);
+  void call_hook(const Facts& facts);
+  void finish_hook(Signals& signals);
+  void warn(const std::string& why);
 
   const RunSettings& settings_;
   const Log& log_;
-  std::optional<Hook> hook_;
+  std::optional<SideProcess> hook_{};
+  bool warned_ = false;
   std::string where_;
   bool loss_reported_ = false;
 };

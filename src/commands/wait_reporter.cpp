@@ -28,16 +28,14 @@ milliseconds wait_line_due(int n) {
   return std::chrono::minutes(n <= each_minute ? n : (n - each_minute + 1) * each_minute);
 }
 
-void WaitReporter::begin(const LockKey& key, Text text) {
-  end();
-  key_ = key;
-  since_ = BootClock::now();
-  ended_ = false;
-  wake_.clear();
-  change(std::move(text));
-}
-
-void WaitReporter::change(Text text) {
+void WaitReporter::waiting(const LockKey& key, Text text) {
+  if (!waits_for(key)) {
+    end();
+    key_ = key;
+    since_ = BootClock::now();
+    ended_ = false;
+    wake_.clear();
+  }
   {
     const std::lock_guard guard(mutex_);
     text_ = std::move(text);
@@ -49,16 +47,14 @@ void WaitReporter::change(Text text) {
 }
 
 void WaitReporter::server_lost(const std::string& why) {
-  bool waits = false;
   {
     const std::lock_guard guard(mutex_);
-    waits = text_ != nullptr;
     away_ = true;
     line_.wipe();
     log_.notice(server_lost_text(why, "waiting"));
   }
   // The time of the next change is not known.
-  if (waits) start();
+  if (key_) start();
 }
 
 void WaitReporter::server_back(milliseconds away) {
@@ -68,15 +64,16 @@ void WaitReporter::server_back(milliseconds away) {
   log_.notice(server_back_text(away, "waiting"));
 }
 
-void WaitReporter::end() {
+milliseconds WaitReporter::end() {
   {
     const std::lock_guard guard(mutex_);
     ended_ = true;
   }
   wake_.raise();
   if (thread_.joinable()) thread_.join();
-  text_ = nullptr;
+  key_.reset();
   line_.wipe();
+  return passed_since(since_);
 }
 
 void WaitReporter::start() {
@@ -130,7 +127,7 @@ bool WaitReporter::sleep(Deadline until) {
 
 void WaitReporter::read_key() {
   try {
-    Text text = look_(key_, {later(BootClock::now(), longest_look), wake_.fd()});
+    Text text = look_(*key_, {later(BootClock::now(), longest_look), wake_.fd()});
     const std::lock_guard guard(mutex_);
     text_ = std::move(text);
   } catch (const Error&) {
@@ -140,7 +137,7 @@ void WaitReporter::read_key() {
 
 std::string WaitReporter::text(const Screen& screen) {
   const auto waited = passed_since(since_);
-  return away_ ? waiting_in_vain_text(key_, waited, screen) : text_(waited, screen);
+  return away_ ? waiting_in_vain_text(*key_, waited, screen) : text_(waited, screen);
 }
 
 }  // namespace dlock

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -47,15 +48,16 @@ class WaitReporter {
   ~WaitReporter() { end(); }
 
   bool on_terminal() const { return look_ != nullptr; }
-  /// Called when a wait begins.
-  void begin(const LockKey& key, Text text);
+  /// Whether the current wait is for this key.
+  bool waits_for(const LockKey& key) const { return key_ == key; }
   /// Called for each answer that the waiter gets: at least every half a minute, unless the server
-  /// is lost.
-  void change(Text text);
+  /// is lost. The first one for another key begins another wait.
+  void waiting(const LockKey& key, Text text);
   void server_lost(const std::string& why);
   void server_back(milliseconds away);
-  /// Removes the line and ends the thread before it returns.
-  void end();
+  /// Ends the wait: removes the line, and ends the thread before it returns. Returns how long the
+  /// wait took.
+  milliseconds end();
 
  private:
   void start();
@@ -69,11 +71,11 @@ class WaitReporter {
   const Look look_;
   const std::function<milliseconds(int)> due_;
   Event wake_;
-  LockKey key_;  ///< of the current wait
+  std::optional<LockKey> key_{};  ///< of the current wait
   Deadline since_{};
   std::mutex mutex_;
-  LiveLine line_;       ///< guarded by mutex_, like the members below
-  Text text_;           ///< empty while there is no wait
+  LiveLine line_;  ///< guarded by mutex_, like the members below
+  Text text_;
   bool away_ = false;   ///< the server does not answer
   bool ended_ = false;  ///< the thread has to end
   std::thread thread_;

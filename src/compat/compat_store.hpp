@@ -58,6 +58,7 @@ class CompatStore final : public Store {
       : driver_(driver_of(layout, servers->is_cluster())), servers_(std::move(servers)) {}
 
   Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) override;
+  bool waiter_asks_again() const override { return true; }
   Wake sleep(const Claim& claim, Deadline until, int cancel_fd) override;
   Renewed renew(const Claim& claim, const RenewalTerms& terms,
                 const CallOptions& call_options) override;

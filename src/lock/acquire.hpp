@@ -16,11 +16,10 @@ namespace dlock {
 /// acquire() reports to it how the wait goes. The command implements it.
 class AcquireListener : public ServerListener {
  public:
-  /// The wait for a key begins; called again if the acquisition has to start over.
+  /// The claim for this key is refused, and waits; called for each refusal.
   virtual void waiting(const LockKey& key, const Refusal& refusal) = 0;
-  /// Called for each further refusal until the claim is granted.
-  virtual void still_waiting(const LockKey&, const Refusal&) {}
-  virtual void on_acquired(const LockKey& key, milliseconds waited) = 0;
+  /// The key is acquired after a wait.
+  virtual void on_acquired(const LockKey& key) = 0;
 };
 
 /// The claims were not acquired in time.
@@ -38,7 +37,7 @@ struct Interrupted {
 using Acquired = std::variant<std::vector<Held>, GaveUp, Interrupted>;
 
 /// The options of acquire().
-struct AcquireTerms {
+struct AcquireOptions {
   std::optional<milliseconds> wait;  ///< empty: wait for ever; zero: ask once
   int cancel_fd = -1;
   std::function<StorePtr()> open_second;  ///< opens another connection to the same engine, to renew
@@ -55,7 +54,7 @@ struct AcquireTerms {
 /// them is lost, it releases all and starts over. If the server becomes unreachable during the
 /// wait, acquire() retries until the wait ends. It also does so for a server that it has never
 /// reached, but only if `wait` is given; otherwise it throws Error{unavailable}.
-Acquired acquire(Store& store, std::vector<Claim> claims, const AcquireTerms& terms,
+Acquired acquire(Store& store, std::vector<Claim> claims, const AcquireOptions& options,
                  AcquireListener& listener);
 
 }  // namespace dlock

@@ -43,9 +43,8 @@ milliseconds request_timeout(milliseconds ttl) {
   return std::min(silence_of_a_dead_server, ttl / 6);
 }
 
-RenewalSchedule::RenewalSchedule(Store& store, std::vector<Held> held, LeaseListener& listener,
-                                 int stop_fd)
-    : store_(store), listener_(listener), stop_fd_(stop_fd) {
+RenewalSchedule::RenewalSchedule(Store& store, std::vector<Held> held, int stop_fd)
+    : store_(store), stop_fd_(stop_fd) {
   const auto now = BootClock::now();
   for (Held& each : held) {
     const auto rest = each.grant.lease.valid_until - now;
@@ -57,11 +56,15 @@ RenewalSchedule::RenewalSchedule(Store& store, std::vector<Held> held, LeaseList
       const auto spread =
           each.claim.limit == exclusive ? milliseconds(0) : left_until(now + rest / 4);
       if (!each.grant.confirmed) due = later(now, random_up_to(spread));
-      if (each.hidden > std::chrono::nanoseconds(0)) due = now;
+      if (each.clock_jump > std::chrono::nanoseconds(0)) due = now;
     }
     leases_.push_back({std::move(each), due});
   }
-  promise();
+}
+
+RenewalSchedule::Upkept& RenewalSchedule::first_due() {
+  return *std::min_element(leases_.begin(), leases_.end(),
+                           [](const Upkept& a, const Upkept& b) { return a.next < b.next; });
 }
 
 Deadline RenewalSchedule::next_due() const {
@@ -70,22 +73,24 @@ Deadline RenewalSchedule::next_due() const {
   return due;
 }
 
-void RenewalSchedule::renew_due(bool all) {
-  bool was_handed_over = false;
-  for (Upkept& lease : leases_) {
-    const bool kept_up = lease.next != never;
-    was_handed_over = was_handed_over || !lease.held.grant.confirmed;
-    if (kept_up && (all || lease.next <= BootClock::now())) renew(lease);
-    if (readable(stop_fd_)) return;
-  }
+std::optional<RenewalOutcome> RenewalSchedule::renew_next() {
+  if (BootClock::now() < next_due() || readable(stop_fd_)) return std::nullopt;
+  Upkept& lease = first_due();
+  const bool was_handed_over = !lease.held.grant.confirmed;
+  auto renewal = renew(lease);
   // After a hand-over the lease may be short, so keep the store active.
-  if (!was_handed_over && next_due() > later(BootClock::now(), long_rest))
-    store_.suspend(Suspension::rest);
+  const bool rests = !was_handed_over && next_due() > later(BootClock::now(), long_rest);
+  if (rests && !readable(stop_fd_)) store_.suspend(Suspension::rest);
+  return renewal;
 }
 
-void RenewalSchedule::cannot_renew(const Error& why) {
+RenewalOutcome RenewalSchedule::cannot_renew(const Error& why) {
+  return failed(first_due(), BootClock::now(), why);
+}
+
+void RenewalSchedule::renew_by(Deadline due) {
   for (Upkept& lease : leases_) {
-    if (lease.next != never) failed(lease, BootClock::now(), why);
+    if (lease.next != never) lease.next = std::min(lease.next, due);
   }
 }
 
@@ -94,18 +99,15 @@ void RenewalSchedule::connection_closed() {
   const auto now = BootClock::now();
   if (renewed_early_at_ <= now)
     renewed_early_at_ = std::max(now, later(renewed_early_at_, least_pause));
-  for (Upkept& lease : leases_) {
-    if (lease.next != never) lease.next = std::min(lease.next, renewed_early_at_);
-  }
+  renew_by(renewed_early_at_);
 }
 
 void RenewalSchedule::doubt(std::chrono::nanoseconds step) {
   if (std::chrono::abs(step) < noteworthy_step) return;
   for (Upkept& lease : leases_) {
-    if (lease.next == never) continue;
-    lease.held.hidden += std::max(step, std::chrono::nanoseconds(0));
-    lease.next = BootClock::now();
+    if (lease.next != never) lease.held.clock_jump += std::max(step, std::chrono::nanoseconds(0));
   }
+  renew_now();
 }
 
 std::vector<Held> RenewalSchedule::take() {
@@ -115,82 +117,84 @@ std::vector<Held> RenewalSchedule::take() {
   return held;
 }
 
-void RenewalSchedule::ended(Upkept& lease) {
-  const auto over = passed_since(lease.held.grant.lease.valid_until);
-  listener_.failed(
-      {lease.held.claim.key, false, true,
-       "its lease ended " + human_duration(over) + " ago, while dlock was suspended or stopped"});
-  lease.next = never;
-}
-
 milliseconds RenewalSchedule::time_to_answer(const Upkept& lease) {
   const Grant& grant = lease.held.grant;
-  if (later(BootClock::now(), lease.held.hidden) >= grant.lease.valid_until) return longest_doubt;
+  if (later(BootClock::now(), lease.held.clock_jump) >= grant.lease.valid_until) {
+    return longest_doubt;
+  }
   const auto usual = request_timeout(span_of(lease.held.claim, grant.lease));
   return grant.confirmed ? usual : std::min(usual, lease.confirm_within);
 }
 
-void RenewalSchedule::renew(Upkept& lease) {
+std::optional<RenewalOutcome> RenewalSchedule::renew(Upkept& lease) {
   const Claim& claim = lease.held.claim;
+  const auto lost = [&](bool gone, const std::string& why, const std::optional<Who>& by = {}) {
+    lease.next = never;
+    return RenewalOutcome{claim.key, {}, Loss{claim.key, gone, true, why, by}};
+  };
   const auto now = BootClock::now();
   const Deadline end = lease.held.grant.lease.valid_until;
-  if (now >= end) return ended(lease);
+  if (now >= end) {
+    return lost(false, "its lease ended " + human_duration(passed_since(end)) +
+                           " ago, while dlock was suspended or stopped");
+  }
   const Deadline until = std::min(end, later(now, time_to_answer(lease)));
   try {
     const auto renewed =
         store_.renew(claim, {.granted = lease.held.grant.fence}, {until, stop_fd_});
     if (!renewed.grant) {
-      listener_.failed(
-          {claim.key, true, true, gone_from(store_, renewed.evicted_by), renewed.evicted_by});
-      lease.next = never;
-      return;
+      return lost(true, gone_from(store_, renewed.evicted_by), renewed.evicted_by);
     }
+    const auto margin = std::exchange(lease.held.grant.margin, renewed.grant->margin);
     lease.held.grant.lease = renewed.grant->lease;
     lease.held.grant.confirmed = true;
     lease.held.failing_since.reset();
-    lease.held.hidden = std::chrono::nanoseconds(0);
+    lease.held.clock_jump = std::chrono::nanoseconds(0);
     lease.next = later(now, span_of(claim, renewed.grant->lease) / renewals_a_lease);
-    promise();
-    listener_.renewed(claim.key, renewed.grant->margin);
+    const auto& now_on = renewed.grant->margin;
+    const bool same = now_on && margin && now_on->held == margin->held && !now_on->misnamed;
+    return RenewalOutcome{claim.key, same ? std::nullopt : now_on, {}};
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::interrupted) return failed(lease, now, error);
     if (!lease.held.failing_since) lease.held.failing_since = now;
+    return std::nullopt;
   } catch (const std::exception& error) {
-    failed(lease, now, Error(ErrorKind::host_refused, error.what()));
+    return failed(lease, now, Error(ErrorKind::host_refused, error.what()));
   }
 }
 
-void RenewalSchedule::failed(Upkept& lease, Deadline since, const Error& error) {
+RenewalOutcome RenewalSchedule::failed(Upkept& lease, Deadline since, const Error& error) {
   const auto now = BootClock::now();
+  const LockKey& key = lease.held.claim.key;
   if (!lease.held.failing_since) lease.held.failing_since = since;
   const bool away = error.kind() == ErrorKind::unavailable && !is_reply(error.cause());
   std::string why = (away ? "server unreachable since " : "not renewed since ") +
                     iso8601(wall_at(*lease.held.failing_since)) + ": " + error.what();
-  const bool shortened = lease.held.hidden > std::chrono::nanoseconds(0);
-  if (shortened) {
+  const auto jump = std::exchange(lease.held.clock_jump, {});
+  if (jump > std::chrono::nanoseconds(0)) {
     why = "the clock of this host was set forward by " +
-          human_duration(std::chrono::floor<milliseconds>(lease.held.hidden)) +
+          human_duration(std::chrono::floor<milliseconds>(jump)) +
           ", so that its lease may have passed; " + why;
-    lease.held.grant.lease.valid_until -= std::exchange(lease.held.hidden, {});
+    lease.held.grant.lease.valid_until -= jump;
   }
-  listener_.failed({lease.held.claim.key, false, false, why});
-  // Only now, so that the reason of a lease that has already expired is this failure.
-  if (shortened) promise();
   auto pause = pause_after_failure(span_of(lease.held.claim, lease.held.grant.lease));
   if (!lease.held.grant.confirmed) {
     pause = std::min(pause, pause_before_confirming);
     lease.confirm_within *= 8;
   }
   lease.next = std::min(later(now, pause), lease.held.grant.lease.valid_until);
+  return {key, {}, Loss{key, false, false, why, {}}};
 }
 
-void RenewalSchedule::promise() {
+Deadline RenewalSchedule::safe_until() const {
   Deadline safe = never;
   for (const Upkept& lease : leases_) safe = std::min(safe, lease.held.grant.lease.valid_until);
-  const bool confirmed = std::all_of(leases_.begin(), leases_.end(), [](const Upkept& lease) {
-    return lease.held.grant.confirmed;
-  });
-  listener_.promised(safe, confirmed);
+  return safe;
+}
+
+bool RenewalSchedule::confirmed() const {
+  return std::all_of(leases_.begin(), leases_.end(),
+                     [](const Upkept& lease) { return lease.held.grant.confirmed; });
 }
 
 milliseconds usual_grace(milliseconds ttl) { return std::min(milliseconds(5000), ttl / 3); }
@@ -199,55 +203,29 @@ std::string lost_text(const LockKey& key, const std::string& reason) {
   return "lost " + escaped(key.text) + ": " + reason;
 }
 
-namespace {
-
-/// The margins that were already reported.
-std::map<LockKey, std::size_t> margins_of(const std::vector<Held>& held) {
-  std::map<LockKey, std::size_t> margins;
-  for (const Held& each : held) {
-    if (each.grant.margin) margins[each.claim.key] = each.grant.margin->held;
-  }
-  return margins;
-}
-
-}  // namespace
-
 LeaseRenewer::LeaseRenewer(Store& store, std::vector<Held> held,
                            std::atomic<BootClock::rep>* safe_until, Begin begin_at)
     : store_(store),
       doubts_(epoll_create1(EPOLL_CLOEXEC)),
       safe_until_(safe_until != nullptr ? safe_until : &own_safe_until_),
-      margins_(margins_of(held)),
-      stays_(begin_at == Begin::now),
-      first_key_(held.front().claim.key),
-      upkeep_(store, std::move(held), *this, stop_.fd()) {
+      schedule_(store, std::move(held), stop_.fd()) {
   epoll_event clock_set{EPOLLIN, {}};
   epoll_ctl(doubts_.get(), EPOLL_CTL_ADD, steps_.fd(), &clock_set);
   watch_connections();
-  if (stays_ || upkeep_.next_due() <= BootClock::now()) begin();
+  promise();
+  if (begin_at == Begin::now) begin();
 }
 
 LeaseRenewer::~LeaseRenewer() { stop(); }
 
 void LeaseRenewer::start() {
-  if (started()) return;
-  if (thread_.joinable()) thread_.join();
-  resting_ = false;
-  take_doubts();
-  if (!stays_ && upkeep_.next_due() > BootClock::now()) return;
+  if (thread_.joinable()) return;
   try {
     begin();
   } catch (const Error& error) {
-    upkeep_.cannot_renew(error);
+    take_doubts();
+    report(schedule_.cannot_renew(error));
   }
-}
-
-void LeaseRenewer::start_to_stay() {
-  {
-    const std::lock_guard guard(mutex_);
-    stays_ = true;
-  }
-  start();
 }
 
 void LeaseRenewer::begin() {
@@ -255,7 +233,9 @@ void LeaseRenewer::begin() {
     try {
       work();
     } catch (const std::exception& error) {
-      failed({first_key_, false, true, error.what()});
+      auto failed = schedule_.cannot_renew(Error(ErrorKind::bug, error.what()));
+      failed.loss->final = true;
+      report(failed);
     }
   });
 }
@@ -269,10 +249,10 @@ void LeaseRenewer::watch_connections() {
 }
 
 void LeaseRenewer::take_doubts() {
-  upkeep_.doubt(steps_.taken());
+  schedule_.doubt(steps_.taken());
   epoll_event event{};
   while (epoll_wait(doubts_.get(), &event, 1, 0) > 0 && event.events != EPOLLIN) {
-    upkeep_.connection_closed();
+    schedule_.connection_closed();
   }
 }
 
@@ -282,71 +262,65 @@ std::optional<Loss> LeaseRenewer::loss() const {
 }
 
 void LeaseRenewer::renew_now(milliseconds at_most) {
-  start_to_stay();
-  if (!started()) return;
+  start();
   std::unique_lock guard(mutex_);
-  ++hurries_;
+  in_hurry_ = true;
   hurry_.raise();
-  renewed_.wait_for(guard, at_most, [this] { return hurries_ == 0; });
+  const auto done = [this] { return !in_hurry_ || !thread_.joinable(); };
+  renewed_.wait_for(guard, at_most, done);
 }
 
 std::vector<Held> LeaseRenewer::stop() {
   // A reply comes sooner than a new connection: if we broke off, the next holder would wait longer.
-  if (started() && !confirmed_) {
+  if (thread_.joinable() && !confirmed_) {
     constexpr milliseconds longest_reply{200};
     std::unique_lock guard(mutex_);
     renewed_.wait_for(guard, longest_reply, [this] { return confirmed_ || lost_.raised(); });
   }
   stop_.raise();
   if (thread_.joinable()) thread_.join();
-  return upkeep_.take();
+  return schedule_.take();
 }
 
 void LeaseRenewer::work() {
-  while (true) {
+  while (!stop_.raised()) {
     pollfd fds[] = {{stop_.fd(), POLLIN, 0}, {hurry_.fd(), POLLIN, 0}, {doubts_.get(), POLLIN, 0}};
-    poll_until(fds, upkeep_.next_due());
-    if (stop_.raised()) return;
+    poll_until(fds, schedule_.next_due());
     take_doubts();
-    const bool all = hurry_.raised();
-    hurry_.clear();
-    upkeep_.renew_due(all);
-    if (stop_.raised()) return;
-    watch_connections();
-    if (all) {
-      const std::lock_guard guard(mutex_);
-      hurries_ = 0;
-      renewed_.notify_all();
+    if (hurry_.raised()) {
+      hurry_.clear();
+      schedule_.renew_now();
     }
-    if (can_stop_thread()) return;
+    // Only one, because another may take seconds, and the clock may be set meanwhile.
+    if (const auto renewal = schedule_.renew_next()) report(*renewal);
+    watch_connections();
+    const std::lock_guard guard(mutex_);
+    if (schedule_.next_due() > BootClock::now() && !hurry_.raised()) in_hurry_ = false;
+    renewed_.notify_all();
   }
 }
 
-/// Whether nothing is due for so long that ending the thread costs less than keeping it.
-bool LeaseRenewer::can_stop_thread() {
-  constexpr milliseconds short_while{20};
+void LeaseRenewer::report(const RenewalOutcome& renewal) {
   const std::lock_guard guard(mutex_);
-  if (stays_ || upkeep_.next_due() <= later(BootClock::now(), short_while)) return false;
-  resting_ = true;
-  news_.raise();
-  return true;
+  const auto& [key, margin, loss] = renewal;
+  if (loss) {
+    report_loss(*loss);
+  } else if (!lost_.raised()) {
+    loss_.reset();
+  }
+  if (margin) {
+    changed_margins_.emplace_back(key, *margin);
+    news_.raise();
+  }
+  // After the loss, so that the reason of a lease that has already expired is this failure.
+  promise();
 }
 
-void LeaseRenewer::promised(Deadline safe_until, bool confirmed) {
-  const auto before = safe_until_->exchange(safe_until.time_since_epoch().count());
-  if (before > safe_until.time_since_epoch().count()) news_.raise();
-  const std::lock_guard guard(mutex_);
-  confirmed_ = confirmed;
+void LeaseRenewer::promise() {
+  const auto safe_until = schedule_.safe_until().time_since_epoch().count();
+  if (safe_until_->exchange(safe_until) > safe_until) news_.raise();
+  confirmed_ = schedule_.confirmed();
   renewed_.notify_all();
-}
-
-void LeaseRenewer::renewed(const LockKey& key, const std::optional<QuorumMargin>& margin) {
-  const std::lock_guard guard(mutex_);
-  if (!lost_.raised()) loss_.reset();
-  if (!margin) return;
-  if (std::exchange(margins_[key], margin->held) == margin->held && !margin->misnamed) return;
-  changed_margins_.emplace_back(key, *margin);
-  news_.raise();
 }
 
 std::vector<std::pair<LockKey, QuorumMargin>> LeaseRenewer::take_margins() {
@@ -354,8 +328,7 @@ std::vector<std::pair<LockKey, QuorumMargin>> LeaseRenewer::take_margins() {
   return std::exchange(changed_margins_, {});
 }
 
-void LeaseRenewer::failed(const Loss& loss) {
-  const std::lock_guard guard(mutex_);
+void LeaseRenewer::report_loss(const Loss& loss) {
   if (lost_.raised()) return;
   // Signal first: copying the text may throw. A caller that asks for the loss waits for the mutex.
   if (loss.final) {

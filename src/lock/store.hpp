@@ -33,7 +33,7 @@ constexpr microseconds latest_time{(1LL << 53) - 1};
 struct Ask {
   bool wait = false;             ///< join the queue unless granted
   std::optional<Ticket> ticket;  ///< the position from an earlier answer to the same claim
-  /// With `wait`: the caller will ask again before it sleeps, and needs no notification until then.
+  /// With `wait`: the caller will ask again before it sleeps; see Store::waiter_asks_again().
   bool asks_again = false;
 };
 
@@ -154,6 +154,10 @@ class Store {
   virtual ~Store() = default;
 
   virtual Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) = 0;
+
+  /// Whether a waiter has to ask twice before it sleeps: the engine prepares its notifications only
+  /// with the second request, because most claims are granted by the first.
+  virtual bool waiter_asks_again() const { return false; }
 
   /// Sleeps after an acquire() with `wait` was refused, until `until` or until there is a
   /// notification for this claim. Throws Error{unavailable} if the notification channel broke:

@@ -42,6 +42,7 @@ class QuorumStore final : public Store, public FenceRegister {
   QuorumStore& operator=(const QuorumStore&) = delete;
 
   Answer acquire(const Claim& claim, const Ask& asked, const CallOptions& call_options) override;
+  bool waiter_asks_again() const override { return true; }
   Wake sleep(const Claim& claim, Deadline until, int cancel_fd) override;
   Renewed renew(const Claim& claim, const RenewalTerms& terms,
                 const CallOptions& call_options) override;

@@ -32,6 +32,7 @@ class RedisStore : public Member, public Latches {
   Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) override {
     return acquire_with({}, claim, ask, call_options);
   }
+  bool waiter_asks_again() const override { return true; }
   Wake sleep(const Claim& claim, Deadline until, int cancel_fd) override;
   Renewed renew(const Claim& claim, const RenewalTerms& terms,
                 const CallOptions& call_options) override;

@@ -16,8 +16,8 @@ constexpr milliseconds rest_interval{1000};
 
 class Supervisor {
  public:
-  Supervisor(Child& child, Signals& signals, const Terms& terms)
-      : child_(child), signals_(signals), terms_(terms) {}
+  Supervisor(Child& child, Signals& signals, const SuperviseOptions& options)
+      : child_(child), signals_(signals), options_(options) {}
 
   Ending run();
 
@@ -27,7 +27,7 @@ class Supervisor {
   Deadline next_deadline() const;
   /// Whether the child must be stopped, whatever else happens.
   bool is_over(Deadline now) const;
-  bool loss_matters() const { return terms_.loss != nullptr && !loss_noticed_; }
+  bool loss_matters() const { return options_.loss != nullptr && !loss_noticed_; }
   Deadline loss_deadline() const;
   Deadline max_hold_deadline() const;
   void sleep();
@@ -46,7 +46,7 @@ class Supervisor {
 
   Child& child_;
   Signals& signals_;
-  const Terms& terms_;
+  const SuperviseOptions& options_;
   bool loss_told_ = false;
   bool loss_noticed_ = false;
   bool stopping_ = false;
@@ -59,15 +59,15 @@ class Supervisor {
 };
 
 Ending Supervisor::run() {
-  if (terms_.watchdog != nullptr && !terms_.wait_tree) {
-    terms_.watchdog->leave_descendants_of(child_.pid());
+  if (options_.watchdog != nullptr && !options_.wait_tree) {
+    options_.watchdog->leave_descendants_of(child_.pid());
   }
   while (true) {
     sleep();
     // After a suspend, a SIGSTOP or a freeze, check the deadlines before a signal is passed on and
     // before the child is continued.
     const auto reason = reason_to_stop();
-    if (terms_.watchdog != nullptr && terms_.watchdog->has_killed()) return stop(Reason::lost);
+    if (options_.watchdog != nullptr && options_.watchdog->has_killed()) return stop(Reason::lost);
     if (const auto ended = end()) return ended_by_itself(*ended);
     if (reason) return stop(*reason);
     hear_signals();
@@ -76,7 +76,7 @@ Ending Supervisor::run() {
 
 /// How the child ended, once the processes to wait for have ended; nothing before.
 std::optional<ChildEnd> Supervisor::end() {
-  if (!terms_.wait_tree) return child_.reap();
+  if (!options_.wait_tree) return child_.reap();
   if (!child_.ended()) return std::nullopt;
   only_rest_left_ = true;
   if (!tree_gone()) return std::nullopt;
@@ -88,8 +88,8 @@ void Supervisor::sleep() {
   // orphans, and of a child that a debugger has stopped tracing.
   pollfd fds[] = {{end_is_told_ ? -1 : child_.fd(), POLLIN, 0},
                   {signals_.fd(), POLLIN, 0},
-                  {loss_matters() ? terms_.loss->fd() : -1, POLLIN, 0}};
-  const Deadline look_by = loss_matters() ? terms_.loss->look_by() : never;
+                  {loss_matters() ? options_.loss->fd() : -1, POLLIN, 0}};
+  const Deadline look_by = loss_matters() ? options_.loss->look_by() : never;
   // If /proc could not be read at that moment, no SIGCHLD reports the last end.
   const Deadline look_at_rest = end_is_told_ ? later(BootClock::now(), rest_interval) : never;
   // A SIGCHLD that was taken may be from a process that ended after the last look.
@@ -97,20 +97,20 @@ void Supervisor::sleep() {
   poll_until(fds, at_once ? BootClock::now() : std::min({next_deadline(), look_by, look_at_rest}));
   end_is_told_ = end_is_told_ || fds[0].revents != 0;
   const bool look = fds[2].revents != 0 || (look_by != never && BootClock::now() >= look_by);
-  loss_told_ = look && terms_.loss->lost();
+  loss_told_ = look && options_.loss->look();
 }
 
 /// When a possible loss requires action. With keep_running_on_loss a late renewal requires none:
 /// the lock is lost only when the lease has expired.
 Deadline Supervisor::loss_deadline() const {
   if (!loss_matters()) return never;
-  const Deadline safe_until = terms_.loss->safe_until();
-  if (safe_until == never || terms_.keep_running_on_loss) return safe_until;
-  return safe_until - terms_.loss->grace(terms_.grace) - terms_.kill_cost;
+  const Deadline safe_until = options_.loss->safe_until();
+  if (safe_until == never || options_.keep_running_on_loss) return safe_until;
+  return safe_until - options_.loss->grace(options_.grace) - options_.kill_cost;
 }
 
 Deadline Supervisor::max_hold_deadline() const {
-  return terms_.max_hold ? later(child_.started_at(), *terms_.max_hold) : never;
+  return options_.max_hold ? later(child_.started_at(), *options_.max_hold) : never;
 }
 
 Deadline Supervisor::next_deadline() const {
@@ -118,16 +118,16 @@ Deadline Supervisor::next_deadline() const {
 }
 
 bool Supervisor::is_over(Deadline now) const {
-  return now >= max_hold_deadline() || (!terms_.keep_running_on_loss && now >= loss_deadline());
+  return now >= max_hold_deadline() || (!options_.keep_running_on_loss && now >= loss_deadline());
 }
 
 std::optional<Reason> Supervisor::reason_to_stop() {
   const auto now = BootClock::now();
   if (loss_matters() && (now >= loss_deadline() || loss_told_)) {
     loss_noticed_ = true;
-    if (!terms_.keep_running_on_loss) return Reason::lost;
-    terms_.loss->keep_by_itself();
-    if (terms_.on_loss) terms_.on_loss();
+    if (!options_.keep_running_on_loss) return Reason::lost;
+    options_.loss->look_no_more();
+    if (options_.on_loss) options_.on_loss();
   }
   if (now >= max_hold_deadline()) return Reason::max_hold;
   return std::nullopt;
@@ -173,7 +173,7 @@ void Supervisor::pass_on_to_rest(const Signals::Event& event) {
   // A process that stopped because it touched the terminal reacts only after SIGCONT.
   if (ends_waiting(event.number)) child_.tree.signal(SIGCONT);
   if (event.number != SIGTSTP || stopping_ || !child_.terminal.exists()) return;
-  if (terms_.before_stop) terms_.before_stop();
+  if (options_.before_stop) options_.before_stop();
   if (!stop_by(SIGTSTP, Stop::whole_job)) raise(SIGCONT);  // nobody else would continue them
 }
 
@@ -185,7 +185,7 @@ void Supervisor::stop_with_child(int signal) {
   if (signal == SIGSTOP && !child_.terminal.in_front()) return;  // dlock goes on and renews
   const bool wants_terminal = signal == SIGTTIN || signal == SIGTTOU;
   if (wants_terminal && child_.terminal.in_front()) return child_.send(SIGCONT);
-  if (terms_.before_stop) terms_.before_stop();
+  if (options_.before_stop) options_.before_stop();
   // That took time: a shell that has brought the job to the foreground meanwhile does so only once.
   if (wants_terminal && child_.terminal.in_front()) return child_.send(SIGCONT);
   stop_by(signal == SIGSTOP ? SIGTSTP : signal, Stop::whole_job);
@@ -201,8 +201,8 @@ Ending Supervisor::ended_by_itself(const ChildEnd& end) {
 /// From here on the outcome is fixed, whatever the child does.
 Ending Supervisor::stop(Reason why) {
   stopping_ = true;
-  if (terms_.watchdog != nullptr) terms_.watchdog->leave_descendants_of(0);
-  if (terms_.loss != nullptr) terms_.loss->keep_by_itself();
+  if (options_.watchdog != nullptr) options_.watchdog->leave_descendants_of(0);
+  if (options_.loss != nullptr) options_.loss->look_no_more();
   let_it_end(BootClock::now());
   const bool by_itself = tree_gone();
   auto survivors =
@@ -213,15 +213,15 @@ Ending Supervisor::stop(Reason why) {
 }
 
 Deadline Supervisor::kill_deadline(Deadline stopped_at) const {
-  const Deadline end_of_grace = later(stopped_at, terms_.grace);
-  if (terms_.loss == nullptr || terms_.keep_running_on_loss) return end_of_grace;
-  return std::min(end_of_grace, terms_.loss->safe_until() - terms_.kill_cost);
+  const Deadline end_of_grace = later(stopped_at, options_.grace);
+  if (options_.loss == nullptr || options_.keep_running_on_loss) return end_of_grace;
+  return std::min(end_of_grace, options_.loss->safe_until() - options_.kill_cost);
 }
 
 /// The grace: asks the whole tree to end, and waits for it.
 void Supervisor::let_it_end(Deadline stopped_at) {
   if (BootClock::now() >= kill_deadline(stopped_at)) return;
-  child_.tree.signal(terms_.stop_signal);
+  child_.tree.signal(options_.stop_signal);
   child_.tree.signal(SIGCONT);
   while (BootClock::now() < kill_deadline(stopped_at) && !tree_gone()) {
     // The child's pidfd stays readable, so only SIGCHLD reports the end of other processes.
@@ -242,8 +242,8 @@ bool Supervisor::tree_gone() {
 
 }  // namespace
 
-Ending supervise(Child& child, Signals& signals, const Terms& terms) {
-  return Supervisor(child, signals, terms).run();
+Ending supervise(Child& child, Signals& signals, const SuperviseOptions& options) {
+  return Supervisor(child, signals, options).run();
 }
 
 }  // namespace dlock

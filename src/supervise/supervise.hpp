@@ -16,19 +16,19 @@ namespace dlock {
 class StopSource {
  public:
   virtual ~StopSource() = default;
-  /// Readable when lost() must be called.
+  /// Readable when look() must be called.
   virtual int fd() const = 0;
-  /// When lost() must be called at the latest; the call moves it on.
+  /// When look() must be called at the latest; the call moves it on.
   virtual Deadline look_by() const { return never; }
   /// To be called when fd() is readable, or at look_by(). True means stop now; false means that
   /// there is no loss, and fd() is unreadable again. Must not block for long.
-  virtual bool lost() const = 0;
+  virtual bool look() = 0;
+  /// The supervisor will not look any more: it is about to stop the child, which may take a while,
+  /// or it has noticed a loss and the child runs on.
+  virtual void look_no_more() {}
   /// No process of the child may run after this. It moves on as renewals succeed. It is read on
   /// every wake-up, so it must be thread-safe and cheap.
   virtual Deadline safe_until() const = 0;
-  /// To be called when look_by() will not be used any more: before the child is stopped, which may
-  /// take a while, and after a loss was noticed but the child runs on.
-  virtual void keep_by_itself() const {}
   /// How much of the usual grace fits into the remaining time.
   virtual milliseconds grace(milliseconds usual) const { return usual; }
 };
@@ -40,7 +40,8 @@ constexpr milliseconds kill_cost(milliseconds ttl) {
   return std::clamp(ttl / 10, milliseconds(20), milliseconds(500));
 }
 
-struct Terms {
+/// The options of supervise().
+struct SuperviseOptions {
   int stop_signal = SIGTERM;
   /// The time between `stop_signal` and SIGKILL.
   milliseconds grace{0};
@@ -48,7 +49,7 @@ struct Terms {
   /// The limit counts from the child's start.
   std::optional<milliseconds> max_hold;
   /// Null: nothing can be lost.
-  const StopSource* loss = nullptr;
+  StopSource* loss = nullptr;
   bool keep_running_on_loss = false;
   /// Whether to wait for all descendants of the child, not only for the child.
   bool wait_tree = false;
@@ -74,9 +75,9 @@ struct Ending {
 };
 
 /// Waits for the child and passes signals on to it, or to its descendants once it has ended. Stops
-/// it with all its descendants when the terms require it. None of them is alive at `safe_until`, if
-/// the machine runs dlock in time. When a child ends by itself, its descendants are left running,
-/// unless `wait_tree` is set.
-Ending supervise(Child& child, Signals& signals, const Terms& terms);
+/// it with all its descendants when the options require it. None of them is alive at `safe_until`,
+/// if the machine runs dlock in time. When a child ends by itself, its descendants are left
+/// running, unless `wait_tree` is set.
+Ending supervise(Child& child, Signals& signals, const SuperviseOptions& options);
 
 }  // namespace dlock

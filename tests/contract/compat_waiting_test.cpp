@@ -182,7 +182,7 @@ TEST_CASE("compat: nothing is sent after a try that was refused") {
   const auto store = compat_store("redis-py", proxy.address());
   const Acquired acquired = [&] {
     Listener listener;
-    AcquireTerms terms;
+    AcquireOptions terms;
     terms.wait = milliseconds(0);
     return acquire(*store, {claim_on("N")}, terms, listener);
   }();

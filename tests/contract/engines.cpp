@@ -206,11 +206,12 @@ bool let_in(Store& store, Claim& claim) {
 }
 
 void Listener::waiting(const LockKey& key, const Refusal&) {
-  waited_for.push_back(key.text);
+  const bool known = !waited_for.empty() && waited_for.back() == key.text;
+  if (!known) waited_for.push_back(key.text);
+  listens_ = known;
   waits_ = true;
 }
-void Listener::still_waiting(const LockKey&, const Refusal&) { listens_ = true; }
-void Listener::on_acquired(const LockKey&, milliseconds) { ++times_let_in; }
+void Listener::on_acquired(const LockKey&) { ++times_let_in; }
 void Listener::server_lost(const std::string&) { ++times_lost; }
 void Listener::server_back(milliseconds) { ++times_back; }
 

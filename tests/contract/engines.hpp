@@ -143,15 +143,14 @@ bool let_in(Store& store, Claim& claim);
 class Listener final : public AcquireListener {
  public:
   void waiting(const LockKey& key, const Refusal& refusal) override;
-  void still_waiting(const LockKey& key, const Refusal& refusal) override;
-  void on_acquired(const LockKey& key, milliseconds waited) override;
+  void on_acquired(const LockKey& key) override;
   void server_lost(const std::string& why) override;
   void server_back(milliseconds away) override;
 
   /// Whether acquire() knows that it is queued: from then on it survives an outage. The test may
   /// not derive that from the server, which may list the waiter before it has answered.
   bool waits() const { return waits_; }
-  /// Whether it has asked again since and listens: from then on it gets wake-ups, and notices that
+  /// Whether it has asked again since, and listens: from then on it gets wake-ups, and notices that
   /// its connection breaks.
   bool listens() const { return listens_; }
 

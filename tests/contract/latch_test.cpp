@@ -7,7 +7,7 @@
 
 #include "base/error.hpp"
 #include "engines.hpp"
-#include "lock/await_latch.hpp"
+#include "lock/latch.hpp"
 #include "support/eventually.hpp"
 #include "support/fault_proxy.hpp"
 

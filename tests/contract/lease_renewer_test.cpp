@@ -18,11 +18,6 @@ Held take(Store& store, const std::string& key, milliseconds ttl) {
   return {claim, grant};
 }
 
-/// On a busy machine, a renewal may be answered too late; the caller has to start the next one.
-void start_if_due(LeaseRenewer& keeper) {
-  if (keeper.start_by() <= BootClock::now()) keeper.start();
-}
-
 /// Waits until that time; returns whether no hold was lost.
 bool unharmed_until(const LeaseRenewer& keeper, Deadline until) {
   pollfd fds[] = {{keeper.lost_fd(), POLLIN, 0}};
@@ -98,24 +93,9 @@ TEST_OF_ENGINES("a keeper tells that a hold has gone, with the next renewal") {
   CHECK(loss->key.text == "a");
   CHECK(loss->reason == "evicted by root@ops1 pid 42: stuck");
   CHECK(loss->evicted_by == evictor);
+  CHECK(readable(keeper.news_fd()));
   keeper.stop();
   CHECK(state_of(*other, "a").holders.empty());
-}
-
-TEST_OF_ENGINES("a keeper whose thread has ended with its hold gone has news of that") {
-  Engine engine;
-  const auto store = engine.open(), other = engine.open();
-  Held held = take(*store, "k", milliseconds(9000));
-  other->evict(LockKey{"k"}, std::nullopt, evictor, soon());
-  held.grant.confirmed = false;  // so that a renewal is due at once
-  const auto before = settled_thread_count();
-  LeaseRenewer keeper(*store, {held}, nullptr, LeaseRenewer::Begin::when_due);
-  REQUIRE(eventually([&] {
-    start_if_due(keeper);
-    return keeper.lost();
-  }));
-  REQUIRE(eventually([&] { return settled_thread_count() <= before; }));
-  CHECK(readable(keeper.news_fd()));
 }
 
 TEST_OF_ENGINES("a keeper that reaches nobody tells so when the lease ends, and not before") {
@@ -209,7 +189,7 @@ TEST_CASE("a keeper that is stopped waits a moment for the reply to a confirmati
     held.grant.confirmed = false;
     const int connections = proxy.connections(), requests = proxy.requests();
     proxy.delay(Direction::replies, milliseconds(50));
-    LeaseRenewer keeper(*store, {held}, nullptr, LeaseRenewer::Begin::when_due);
+    LeaseRenewer keeper(*store, {held});
     CHECK(eventually([&] { return proxy.requests() > requests; }));
     const auto kept = keeper.stop();
     proxy.heal();
@@ -240,7 +220,7 @@ TEST_CASE("a keeper whose connection is closed renews once for that, and at most
   CHECK(release(*store, held.claim) == Released::yes);
 }
 
-TEST_OF_ENGINES("a keeper that may wait has a thread only while a renewal is due, or told to") {
+TEST_OF_ENGINES("a keeper that may wait has no thread before a renewal is due, and then one") {
   Engine engine;
   const auto store = engine.open();
   constexpr milliseconds ttl{12'000};
@@ -248,29 +228,18 @@ TEST_OF_ENGINES("a keeper that may wait has a thread only while a renewal is due
   const auto begun = BootClock::now();
   const auto at_first = settled_thread_count();
   LeaseRenewer keeper(*store, {held}, nullptr, LeaseRenewer::Begin::when_due);
-  keeper.start();  // too early
-  const auto threads = thread_count();
-  const auto start_by = keeper.start_by();
-  const auto safe_at_first = keeper.safe_until();
-  // On a busy machine, a renewal may have become due meanwhile.
-  if (BootClock::now() < held.grant.lease.valid_until - ttl * 2 / 3) {
-    CHECK(threads == at_first);
-    CHECK(start_by <= later(begun, ttl / 3));
-    CHECK(safe_at_first == held.grant.lease.valid_until);
-  }
-  if (start_by != never) poll_until({}, start_by);
-  keeper.start();
-  CHECK(eventually([&] {
-    start_if_due(keeper);
-    return keeper.safe_until() > held.grant.lease.valid_until;
-  }));
-  CHECK(eventually([&] { return keeper.start_by() != never; }));
-  keeper.take_news();  // the end of the thread
+  CHECK(thread_count() == at_first);
+  CHECK(keeper.start_by() <= later(begun, ttl / 3));
+  CHECK(keeper.safe_until() == held.grant.lease.valid_until);
   CHECK(readable(keeper.news_fd()) == false);
-  keeper.start_to_stay();
+  poll_until({}, keeper.start_by());
+  keeper.start();
+  auto renewed_until = held.grant.lease.valid_until;
+  for (int renewals = 0; renewals < 2; ++renewals) {
+    CHECK(eventually([&] { return keeper.safe_until() > renewed_until; }));
+    renewed_until = keeper.safe_until();
+  }
   CHECK(keeper.start_by() == never);
-  const auto renewed_until = keeper.safe_until();
-  CHECK(eventually([&] { return keeper.safe_until() > renewed_until; }));
   keeper.stop();
   // /proc may show a joined thread a little longer.
   CHECK(eventually([&] { return thread_count() == at_first; }));
@@ -278,10 +247,7 @@ TEST_OF_ENGINES("a keeper that may wait has a thread only while a renewal is due
   Held unconfirmed = take(*store, "k2", long_ttl);
   unconfirmed.grant.confirmed = false;
   LeaseRenewer at_once(*store, {unconfirmed}, nullptr, LeaseRenewer::Begin::when_due);
-  CHECK(eventually([&] {
-    start_if_due(at_once);
-    return at_once.confirmed();
-  }));
+  CHECK(at_once.start_by() <= BootClock::now());
 }
 
 }  // namespace

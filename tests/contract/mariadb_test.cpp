@@ -245,9 +245,9 @@ TEST_CASE("MariaDB: a waiter is let in within seconds where the evicted holder s
   const Claim held = claim_on("k");
   granted(*holder, held, {true, {}});
   LockAcquirer<DeployedEngine> first(open, {claim_on("k")});
-  REQUIRE(eventually([&] { return first.listener.listens(); }));
+  REQUIRE(eventually([&] { return first.listener.waits(); }));
   LockAcquirer<DeployedEngine> second(open, {claim_on("k")});
-  REQUIRE(eventually([&] { return second.listener.listens(); }));
+  REQUIRE(eventually([&] { return second.listener.waits(); }));
   CHECK(administrator->evict(held.key, std::nullopt, evictor, soon()).size() == 1);
   // The holder does not learn of it and stays connected. The waiters would poll after 25 s.
   CHECK(eventually([&] { return first.has_ended() || second.has_ended(); }, milliseconds(15'000)));

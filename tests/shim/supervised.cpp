@@ -31,7 +31,7 @@ class Lease : public StopSource {
       : safe_until_(safe_until), lost_file_(lost_file) {}
 
   int fd() const override { return told_.fd(); }
-  bool lost() const override { return true; }
+  bool look() override { return true; }
   Deadline safe_until() const override { return safe_until_; }
 
   void keep(milliseconds lease, int renewals) {
@@ -97,16 +97,16 @@ int supervised(const Options& options, Program program) {
   }
   const auto ttl = duration(options, "lease");
   Lease lease(ttl.count() > 0 ? later(BootClock::now(), ttl) : never, text("lost"));
-  Terms terms;
-  terms.grace = duration(options, "grace");
-  terms.kill_cost = kill_cost(ttl);
-  if (options.contains("stop")) terms.stop_signal = std::stoi(text("stop"));
-  if (options.contains("max-hold")) terms.max_hold = duration(options, "max-hold");
-  terms.loss = &lease;
-  terms.keep_running_on_loss = options.contains("keep");
-  terms.wait_tree = options.contains("wait-tree");
-  terms.on_loss = [] { std::fputs("loss\n", stderr); };
-  terms.before_stop = [&] {
+  SuperviseOptions rules;
+  rules.grace = duration(options, "grace");
+  rules.kill_cost = kill_cost(ttl);
+  if (options.contains("stop")) rules.stop_signal = std::stoi(text("stop"));
+  if (options.contains("max-hold")) rules.max_hold = duration(options, "max-hold");
+  rules.loss = &lease;
+  rules.keep_running_on_loss = options.contains("keep");
+  rules.wait_tree = options.contains("wait-tree");
+  rules.on_loss = [] { std::fputs("loss\n", stderr); };
+  rules.before_stop = [&] {
     std::fputs("stopping\n", stderr);
     const auto file = text("stops-with");
     while (!file.empty() && access(file.c_str(), F_OK) != 0) usleep(1000);
@@ -122,7 +122,7 @@ int supervised(const Options& options, Program program) {
   std::thread([&] {
     lease.keep(ttl, static_cast<int>(duration(options, "renewals").count()));
   }).detach();
-  const auto ending = supervise(child, signals, terms);
+  const auto ending = supervise(child, signals, rules);
   report(ending, lease.safe_until());
   std::fflush(nullptr);
   _exit(leave(ending));

@@ -22,15 +22,12 @@ constexpr int renewals_to_be_whole = 3;
 class VoteListener final : public test::SilentListener {
  public:
   explicit VoteListener(const Plan& plan) : plan_(plan) {}
-  void waiting(const LockKey&, const Refusal& refusal) override { look_at(refusal); }
-  void still_waiting(const LockKey&, const Refusal& refusal) override { look_at(refusal); }
-
- private:
-  void look_at(const Refusal& refusal) {
+  void waiting(const LockKey&, const Refusal& refusal) override {
     if (refusal.why != Refusal::Reason::unready || !plan_.memories_last()) return;
     World::here().violated("no server can have forgotten a lease, and too few have a vote");
   }
 
+ private:
   const Plan& plan_;
 };
 
@@ -140,7 +137,7 @@ bool Client::one_round(Store& store, std::optional<milliseconds> wait) {
            claim.token.text.substr(claim.token.text.size() - 4);
   });
   VoteListener listener(plan_);
-  const AcquireTerms terms{wait, interrupt.fd(), {}};
+  const AcquireOptions terms{wait, interrupt.fd(), {}};
   std::string outcome = "is interrupted";
   if (!wait) checker_.waits(process());
   try {
@@ -225,25 +222,28 @@ void Client::hold(Store& store, Held held, Instant asked) {
   const Span span = chance().between(Span(0), Span(plan_.longest_hold));
   const auto work =
       std::make_shared<Work>(process(), checker_, number, stop.fd(), usual_grace(plan_.ttl));
-  work->promised(held.grant.lease.valid_until, true);
+  work->promised(held.grant.lease.valid_until);
   world.after(span, [work] { work->done(); });
   // A second store may renew, as it does while a second key is waited for.
   QuorumStore second(new_council());
   const bool elsewhere = chance().one_in(3);
   held.renewed_elsewhere = elsewhere;
-  RenewalSchedule upkeep(elsewhere ? second : store, {held}, *work, stop.fd());
+  RenewalSchedule schedule(elsewhere ? second : store, {held}, stop.fd());
   while (!stop.raised()) {
     pollfd fds[] = {{stop.fd(), POLLIN, 0}, {stepped.fd(), POLLIN, 0}};
-    poll_until(fds, upkeep.next_due());
+    poll_until(fds, schedule.next_due());
     if (stop.raised()) break;
     stepped.clear();
-    upkeep.doubt(std::exchange(steps_, Span(0)));
-    upkeep.renew_due(false);
+    schedule.doubt(std::exchange(steps_, Span(0)));
+    while (const auto renewal = schedule.renew_next()) {
+      work->told(*renewal);
+      work->promised(schedule.safe_until());
+    }
   }
   stepped_fd_ = -1;
   if (work->renewals_without_fault() > renewals_to_be_whole) expect_whole(held.claim);
   work->end();
-  const auto last = upkeep.take();
+  const auto last = schedule.take();
   if (BootClock::now() >= last.front().grant.lease.valid_until) return;
   world.tell([&] { return process().name() + " gives it back"; });
   constexpr milliseconds longest_release{2000};

@@ -8,7 +8,7 @@ Work::Work(Process& process, Checker& checker, std::size_t quorum_hold, int stop
            milliseconds grace)
     : process_(process), checker_(checker), tenure_(quorum_hold), stop_(stop), grace_(grace) {}
 
-void Work::promised(Deadline safe_until, bool) {
+void Work::promised(Deadline safe_until) {
   if (over_ || safe_until == safe_until_) return;
   safe_until_ = safe_until;
   checker_.promised(tenure_, safe_until);
@@ -28,7 +28,9 @@ void Work::look_at_clock() {
   world.at(next, [self = shared_from_this()] { self->look_at_clock(); });
 }
 
-void Work::renewed(const LockKey&, const std::optional<QuorumMargin>&) {
+void Work::told(const RenewalOutcome& renewal) { renewal.loss ? failed(*renewal.loss) : renewed(); }
+
+void Work::renewed() {
   World& world = World::here();
   ++world.statistics().renewals;
   renewals_ = world.healed() ? renewals_ + 1 : 0;

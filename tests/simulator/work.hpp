@@ -11,14 +11,14 @@ namespace dlock::sim {
 
 /// The work under a lock. Like the supervisor of a command it stops in time by itself, whatever the
 /// renewals are busy with.
-class Work final : public LeaseListener, public std::enable_shared_from_this<Work> {
+class Work final : public std::enable_shared_from_this<Work> {
  public:
   /// `stop`: an event of `process`, raised when the work has ended.
   Work(Process& process, Checker& checker, std::size_t quorum_hold, int stop, milliseconds grace);
 
-  void promised(Deadline safe_until, bool confirmed) override;
-  void renewed(const LockKey& key, const std::optional<QuorumMargin>& margin) override;
-  void failed(const Loss& loss) override;
+  /// All holds are ours until `safe_until`, whatever happens.
+  void promised(Deadline safe_until);
+  void told(const RenewalOutcome& renewal);
   /// How many renewals have succeeded in a row since the healing.
   int renewals_without_fault() const { return renewals_; }
   /// The work ends by itself.
@@ -27,6 +27,8 @@ class Work final : public LeaseListener, public std::enable_shared_from_this<Wor
 
  private:
   void look_at_clock();
+  void renewed();
+  void failed(const Loss& loss);
   void stopped(const std::string& why);
 
   Process& process_;

@@ -8,7 +8,7 @@ namespace dlock::test {
 class SilentListener : public AcquireListener {
  public:
   void waiting(const LockKey&, const Refusal&) override {}
-  void on_acquired(const LockKey&, milliseconds) override {}
+  void on_acquired(const LockKey&) override {}
   void server_lost(const std::string&) override {}
   void server_back(milliseconds) override {}
 };

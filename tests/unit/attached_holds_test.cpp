@@ -92,7 +92,7 @@ struct Kept {
       claim.ttl = ttl;
       const auto end = valid_until(BootClock::now(), long_lease);
       held.push_back({claim, Grant{Fence{1}, Lease{ttl, end}}});
-      held.back().hidden = std::chrono::nanoseconds(1);  // so that it is renewed at once
+      held.back().clock_jump = std::chrono::nanoseconds(1);  // so that it is renewed at once
     }
     return held;
   }
@@ -130,7 +130,7 @@ TEST_CASE("attached holds: one that is gone is a loss, told once, and the other 
   CHECK(kept.next_loss(within) == "lost a: fake no longer has it");
   CHECK(!kept.next_loss(some_renewals));
   CHECK(!kept.holds.about_to_be_released(a));
-  kept.holds.give_back(milliseconds(1000));
+  kept.holds.release(milliseconds(1000));
   CHECK(kept.store.released() == "b");
 }
 
@@ -214,7 +214,7 @@ TEST_CASE(
     "attached holds: what a step of the clock has put in doubt stays so for the next keeper") {
   auto held = Kept::granted(long_lease);
   held.resize(1);
-  held[0].hidden = std::chrono::hours(1);
+  held[0].clock_jump = std::chrono::hours(1);
   FakeStore store(long_lease, long_lease);
   store.answer("a", FakeStore::Mode::silent);
   LeaseRenewer keeper(store, held);
@@ -240,7 +240,7 @@ TEST_CASE("attached holds: what cannot be renewed while it is released ends with
   kept.answer(FakeStore::Mode::silent);
   CHECK(!kept.next_loss(milliseconds(6300)));
   CHECK(!kept.holds.empty());  // the server may still have them
-  kept.holds.give_back(milliseconds(1000));
+  kept.holds.release(milliseconds(1000));
   CHECK(kept.store.released().size() == 2);
 }
 

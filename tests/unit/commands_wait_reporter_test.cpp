@@ -53,10 +53,11 @@ TEST_CASE("the lines of a wait say what was told last, and end with it") {
   const Stderr written;
   const Log log(false, false);
   WaitReporter lines(log, {}, at_once);
-  lines.begin(key, says("first"));
+  lines.waiting(key, says("first"));
   CHECK(eventually([&] { return written.text().find("dlock: first\n") == 0; }));
-  lines.change(
-      [](milliseconds waited, const Screen&) { return waited.count() > 0 ? "second" : "at once"; });
+  lines.waiting(key, [](milliseconds waited, const Screen&) {
+    return waited.count() > 0 ? "second" : "at once";
+  });
   CHECK(eventually([&] { return written.text().find("dlock: second\n") != std::string::npos; }));
   lines.end();
   const std::string all = written.text();
@@ -68,7 +69,7 @@ TEST_CASE("the lines of a wait that are overdue together come as one") {
   const Stderr written;
   const Log log(false, false);
   WaitReporter lines(log, {}, together);
-  lines.begin(key, says("still waiting"));
+  lines.waiting(key, says("still waiting"));
   CHECK(eventually([&] { return written.text() != ""; }));
   usleep(200'000);
   lines.end();
@@ -79,8 +80,8 @@ TEST_CASE("a wait that ends before its first line is near has no thread") {
   const Log log(false, false);
   const std::size_t before = settled_thread_count();
   WaitReporter lines(log);
-  lines.begin(key, says("first"));
-  lines.change(says("second"));
+  lines.waiting(key, says("first"));
+  lines.waiting(key, says("second"));
   CHECK(thread_count() == before);
 }
 
@@ -88,7 +89,7 @@ TEST_CASE("a wait that nobody may change for long has its thread at once") {
   const Stderr written;
   const Log log(false, false);
   WaitReporter lines(log);
-  lines.begin(key, says("held"));
+  lines.waiting(key, says("held"));
   const std::size_t before = settled_thread_count();
   lines.server_lost("no answer");
   CHECK(thread_count() == before + 1);
@@ -98,7 +99,7 @@ TEST_CASE("a quiet wait is not told of") {
   const Stderr written;
   const Log log(true, false);
   WaitReporter lines(log, {}, at_once);
-  lines.begin(key, says("first"));
+  lines.waiting(key, says("first"));
   usleep(50'000);
   lines.end();
   CHECK(written.text() == "");

@@ -69,7 +69,7 @@ double waiter_rate(std::size_t ahead, std::optional<milliseconds> near_head = {}
   HeldForEver store(ahead, near_head);
   Claim claim;
   claim.key = LockKey{"k"};
-  AcquireTerms terms;
+  AcquireOptions terms;
   terms.cancel_fd = store.done_fd();
   SilentListener silent;
   CHECK(std::holds_alternative<Interrupted>(acquire(store, {claim}, terms, silent)));
@@ -113,7 +113,7 @@ TEST_CASE("a wait that ends before the first answer for a later key is no refusa
   std::vector<Claim> claims(2);
   claims[0].key = LockKey{"first"};
   claims[1].key = LockKey{"last"};
-  AcquireTerms terms;
+  AcquireOptions terms;
   terms.wait = wait;
   SilentListener silent;
   try {
@@ -160,7 +160,7 @@ std::vector<std::string> renewed_before(const std::vector<std::string>& keys) {
     claims[i].key = LockKey{keys[i]};
     claims[i].ttl = milliseconds(30'000);
   }
-  AcquireTerms terms;
+  AcquireOptions terms;
   terms.unconfirmed = true;
   terms.open_second = [] { return std::make_unique<HandsOverTheLast>(); };
   SilentListener silent;

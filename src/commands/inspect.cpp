@@ -16,7 +16,7 @@
 #include "base/wait.hpp"
 #include "commands/commands.hpp"
 #include "commands/open_store.hpp"
-#include "compat/key_kind.hpp"
+#include "compat/foreign_lock.hpp"
 #include "output/json.hpp"
 #include "output/metrics.hpp"
 #include "output/screen.hpp"
@@ -63,7 +63,7 @@ std::vector<KindRow> rows_of_all_kinds(const InspectSettings& settings, const Lo
   const auto servers = open_redis(settings.server, {});
   for (auto& found : all_foreign_locks(*servers, settings.patterns, settings.prefix,
                                        inspect_call(settings, settings.patterns))) {
-    rows.push_back({found.key, found.lock.holder.library, found.lock.kind, found.lock.holder});
+    rows.push_back({found.key, found.holder.library, found.kind, found.holder});
   }
   return rows;
 }

@@ -7,7 +7,6 @@
 #include "base/random.hpp"
 #include "base/text.hpp"
 #include "base/wait.hpp"
-#include "compat/key_kind.hpp"
 #include "redis/reply.hpp"
 #include "redis/slot_map.hpp"
 
@@ -123,16 +122,13 @@ constexpr milliseconds longest_sleep_behind_others{1000};
 constexpr milliseconds shortest_poll{70};
 constexpr milliseconds poll_spread{60};
 
-bool has_verdict(const Reply& answer) {
-  return answer.is_array(1) && answer.items[0].kind == Reply::Kind::integer;
-}
-
-std::int64_t verdict_of(const std::string& server, const Reply& answer, std::size_t at_least) {
-  if (!has_verdict(answer)) throw_unavailable(server + ": unexpected answer");
-  const std::int64_t verdict = answer.items[0].integer;
-  const bool is_short = verdict == 0 && !answer.is_array(at_least);
-  if (verdict > 1 || is_short) throw_unavailable(server + ": unexpected answer");
-  return verdict;
+/// The first number of a script's answer: 1, 0 or -1.
+std::int64_t verdict_of(const std::string& server, const Reply& answer) {
+  const bool has_verdict = answer.is_array(1) && answer.items[0].kind == Reply::Kind::integer;
+  if (!has_verdict || answer.items[0].integer > 1) {
+    throw_unavailable(server + ": unexpected answer");
+  }
+  return answer.items[0].integer;
 }
 
 Grant grant_from(const Reply& answer, Deadline sent, milliseconds ttl) {
@@ -143,146 +139,136 @@ Grant grant_from(const Reply& answer, Deadline sent, milliseconds ttl) {
 }  // namespace
 
 Answer CompatStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) {
-  driver_->check_name(claim.key);
-  const Key hold{claim.key, claim.token};
+  driver_.check_name(claim.key);
+  Hold& hold = hold_of(claim);
   // Made anew for each request: a dated value says when the lock was taken, not when the wait
   // began.
-  names_.insert_or_assign(hold, driver_->name_of(claim.token));
+  hold.mark = driver_.mark_of(claim.token);
   const bool begins_to_wait = ask.wait && !ask.asks_again;
   const auto sent = BootClock::now();
-  auto grant = begins_to_wait ? std::nullopt : take_if_free(claim, call_options);
-  if (!grant) {
-    Try last = take(claim, call_options);
-    const bool is_held = std::holds_alternative<Refusal>(last.answer);
-    const std::string key = driver_->key_of(claim.key);
+  Answer answer = Grant{{}, Lease{claim.ttl, valid_until(sent, claim.ttl)}};
+  if (begins_to_wait || !take_if_free(claim, hold.mark, call_options)) {
+    Try last = take(claim, hold.mark, call_options);
+    const std::string key = driver_.key_of(claim.key);
     // A release between the read and the start of listening would wake no waiter, so ask again.
-    if (is_held && begins_to_wait &&
-        news_.listen(last.link, key, driver_->channels(key), call_options)) {
-      last = take(claim, call_options);
+    if (std::holds_alternative<Refusal>(last.answer) && begins_to_wait &&
+        news_.listen(last.link, key, driver_.channels(key), call_options)) {
+      last = take(claim, hold.mark, call_options);
     }
-    if (auto* refusal = std::get_if<Refusal>(&last.answer)) {
-      if (!news_.works()) {
-        refusal->ask_again_in =
-            std::min(refusal->ask_again_in, shortest_poll + random_up_to(poll_spread));
-      }
-      return *refusal;
-    }
-    grant = std::get<Grant>(last.answer);
+    answer = std::move(last.answer);
   }
-  granted_[hold] = {sent, claim.ttl, claim.floor};
+  if (auto* refusal = std::get_if<Refusal>(&answer)) {
+    if (!news_.works()) {
+      refusal->ask_again_in =
+          std::min(refusal->ask_again_in, shortest_poll + random_up_to(poll_spread));
+    }
+    return answer;
+  }
+  hold = {hold.mark, true, sent, claim.ttl, claim.floor};
   news_.close();
-  grant->lease.valid_until = std::min(grant->lease.valid_until, valid_until(sent, claim.ttl));
-  return *grant;
+  std::get<Grant>(answer).lease.valid_until = valid_until(sent, claim.ttl);
+  return answer;
 }
 
-std::optional<Grant> CompatStore::take_if_free(const Claim& claim,
-                                               const CallOptions& call_options) {
-  const std::string key = driver_->key_of(claim.key);
-  const auto quick = driver_->quick_take(key, names_.at({claim.key, claim.token}), claim.ttl);
-  if (!quick) return std::nullopt;
-  const Deadline sent = BootClock::now();
+CompatStore::Hold& CompatStore::hold_of(const Claim& claim) {
+  const auto [found, is_new] = holds_.try_emplace({claim.key, claim.token});
+  if (is_new) found->second.mark = driver_.mark_of(claim.token);
+  return found->second;
+}
+
+bool CompatStore::take_if_free(const Claim& claim, const HoldMark& mark,
+                               const CallOptions& call_options) {
+  const std::string key = driver_.key_of(claim.key);
+  const auto quick = driver_.quick_take(key, mark, claim.ttl);
+  if (!quick) return false;
   const Reply reply = servers_->read({key}, {*quick}, call_options).front();
   check(claim.key, name(), reply, call_options);
-  if (reply.kind == Reply::Kind::nil) return std::nullopt;
+  if (reply.kind == Reply::Kind::nil) return false;
   const bool is_done = reply.kind == Reply::Kind::text && reply.text == "OK";
   if (!is_done) throw_unavailable(name() + ": unexpected answer");
-  return grant_from(reply, sent, claim.ttl);
+  return true;
 }
 
-CompatStore::Try CompatStore::take(const Claim& claim, const CallOptions& call_options) {
-  const std::string key = driver_->key_of(claim.key);
-  const auto script = driver_->take(key, names_.at({claim.key, claim.token}), claim.ttl);
+CompatStore::Try CompatStore::take(const Claim& claim, const HoldMark& mark,
+                                   const CallOptions& call_options) {
+  constexpr std::size_t parts_of_a_refusal = 3;
+  const std::string key = driver_.key_of(claim.key);
   const Deadline sent = BootClock::now();
-  const ScriptReply reply = run(claim.key, script, call_options);
-  if (verdict_of(reply.link.client->name(), reply, driver_->parts_of_a_refusal()) == 1) {
-    return {grant_from(reply, sent, claim.ttl), reply.link};
-  }
-  refuse_other_kinds(claim.key, reply);
-  return {refusal_from(key, reply), reply.link};
-}
-
-Refusal CompatStore::refusal_from(const std::string& key, const Reply& answer) const {
+  const ScriptReply reply = run(claim.key, driver_.run("take", key, mark, claim.ttl), call_options);
+  const std::string& server = reply.link.client->name();
+  if (verdict_of(server, reply) == 1) return {grant_from(reply, sent, claim.ttl), reply.link};
   Refusal refusal;
   refusal.unordered = true;
-  refusal.held_by = {driver_->holder_in(key, answer)};
   refusal.holders = 1;
-  const auto lease_left = refusal.held_by.front().lease_left;
-  refusal.ask_again_in =
-      std::min(lease_left ? *lease_left + milliseconds(1) : longest_sleep_behind_others,
-               longest_sleep_behind_others);
-  return refusal;
+  refusal.ask_again_in = longest_sleep_behind_others;
+  if (!reply.is_array(parts_of_a_refusal)) throw_unavailable(server + ": unexpected answer");
+  const auto holder =
+      holder_in(claim.key, {key, driver_.layout().type(), reply.items[1], reply.items[2]});
+  if (!holder) throw_unavailable(server + ": unexpected answer");
+  refusal.held_by = {*holder};
+  if (holder->lease_left) {
+    refusal.ask_again_in = std::min(*holder->lease_left + milliseconds(1), refusal.ask_again_in);
+  }
+  return {refusal, reply.link};
 }
 
 Wake CompatStore::sleep(const Claim&, Deadline until, int cancel_fd) {
   return Wake{news_.await(until, cancel_fd), {}};
 }
 
-milliseconds CompatStore::ttl_of(const Claim& claim, const RenewalTerms& terms) const {
+milliseconds CompatStore::ttl_of(const Hold& hold, const Claim& claim, const RenewalTerms& terms) {
   if (terms.ttl) return *terms.ttl;
-  const auto known = granted_.find({claim.key, claim.token});
-  if (known != granted_.end()) return known->second.ttl;
+  if (hold.is_granted) return hold.ttl;
   if (terms.granted) return claim.ttl;
   throw_usage("this layout does not tell the ttl of a hold: renew it with --ttl");
 }
 
 Renewed CompatStore::renew(const Claim& claim, const RenewalTerms& terms,
                            const CallOptions& call_options) {
-  const auto& key = claim.key;
-  driver_->check_name(key);
-  const milliseconds ttl = ttl_of(claim, terms);
-  const auto name =
-      names_.try_emplace({key, claim.token}, driver_->name_of(claim.token)).first->second;
+  driver_.check_name(claim.key);
+  Hold& hold = hold_of(claim);
+  const milliseconds ttl = ttl_of(hold, claim, terms);
   const Deadline sent = BootClock::now();
-  const Reply answer = run(key, driver_->renew(driver_->key_of(key), name, ttl), call_options);
-  if (!has_verdict(answer) || answer.items[0].integer != 1) return {};
+  const ScriptRun script = driver_.run("renew", driver_.key_of(claim.key), hold.mark, ttl);
+  const Reply answer = run(claim.key, script, call_options);
+  if (verdict_of(name(), answer) != 1) return {};
   return {grant_from(answer, sent, ttl)};
 }
 
 ReleaseResult CompatStore::release(const Claim& claim, const ReleaseOptions& how,
                                    const CallOptions& call_options) {
   const auto& key = claim.key;
-  driver_->check_name(key);
-  const Key hold{key, claim.token};
-  const auto known = names_.find(hold);
-  if (known != names_.end() && !servers_->was_reached()) return {};
-  const HoldMark name = known != names_.end() ? known->second : driver_->name_of(claim.token);
-  const auto granted = granted_.find(hold);
-  if (granted != granted_.end() && how.mode == ReleaseMode::normal) {
-    const milliseconds rest = granted->second.floor - passed_since(granted->second.at);
-    if (rest > milliseconds(0)) {
-      const Reply kept = run(key, driver_->keep(driver_->key_of(key), name, rest), call_options);
-      const bool is_kept = has_verdict(kept) && kept.items[0].integer == 1;
-      return {is_kept ? Released::yes : Released::not_held};
-    }
-  }
-  ScriptRun script = driver_->release(driver_->key_of(key), name);
+  driver_.check_name(key);
+  const bool is_known = holds_.contains({key, claim.token});
+  if (is_known && !servers_->was_reached()) return {};
+  Hold hold = is_known ? hold_of(claim) : Hold{driver_.mark_of(claim.token)};
+  const milliseconds rest = hold.floor - passed_since(hold.granted_at);
+  const bool keeps = hold.is_granted && how.mode == ReleaseMode::normal && rest > milliseconds(0);
+  ScriptRun script = driver_.run(keeps ? "keep" : "release", driver_.key_of(key), hold.mark,
+                                 keeps ? rest : milliseconds(0));
   // A server that stalls may still take the lock after we stop reading its answers. If it does not
   // know the script then, nobody would send it the text.
-  const bool gives_up = known != names_.end() && granted == granted_.end();
+  const bool gives_up = is_known && !hold.is_granted;
   script.by_text = gives_up || how.mode == ReleaseMode::ignore_floor;
   const ScriptReply answer = run(key, script, call_options);
-  if (answer.integer != 1 && !answer.sent_twice) return {};
-  granted_.erase(hold);
+  const bool is_done = verdict_of(name(), answer) == 1;
+  if (keeps) return {is_done ? Released::yes : Released::not_held};
+  if (!is_done && !answer.sent_twice) return {};
+  if (is_known) hold_of(claim).is_granted = false;
   return {Released::yes};
 }
 
 std::vector<Holder> CompatStore::evict(const LockKey& key, std::optional<Fence>, const Who&,
                                        const CallOptions& call_options) {
-  driver_->check_name(key);
-  const std::string name = driver_->key_of(key);
   while (true) {
-    const Reply seen = run(key, driver_->evict(name, ""), call_options);
-    refuse_other_kinds(key, seen);
-    constexpr std::size_t of_a_victim = 4;
-    if (!seen.is_array(of_a_victim)) return {};
-    Holder victim = driver_->holder_in(name, seen);
-    const std::string victims_name = seen.items.back().text;
-    if (victims_name.empty()) throw_unavailable(this->name() + ": unexpected answer");
-    const ScriptReply answer = run(key, driver_->evict(name, victims_name), call_options);
+    const KeyLook look = look_at(key, call_options);
+    const auto victim = holder_in(key, look);
+    const HoldMark mark{"", driver_.proof_of_victim(look.contents)};
+    const ScriptReply answer = run(key, driver_.run("evict", look.name, mark), call_options);
+    const auto verdict = verdict_of(name(), answer);
+    if (!victim) return {};
     // Whatever the key holds now: the first of the two copies may have evicted the victim.
-    if (answer.sent_twice) return {std::move(victim)};
-    refuse_other_kinds(key, answer);
-    if (verdict_of(this->name(), answer, 1) == 1) return {std::move(victim)};
+    if (verdict == 1 || answer.sent_twice) return {*victim};
     // The victim has released the lock since, and another client may hold it.
   }
 }
@@ -291,25 +277,37 @@ std::vector<KeyState> CompatStore::inspect(const Query& query, const CallOptions
   std::vector<KeyState> states;
   for (const LockKey& key : query.keys) {
     KeyState state{key};
-    if (auto holder = holder_of(key, call_options)) state.holders.push_back(std::move(*holder));
+    if (auto holder = holder_in(key, look_at(key, call_options))) {
+      state.holders.push_back(std::move(*holder));
+    }
     states.push_back(std::move(state));
   }
   return states;
 }
 
-std::optional<Holder> CompatStore::holder_of(const LockKey& key, const CallOptions& call_options) {
-  driver_->check_name(key);
-  const std::string name = driver_->key_of(key);
-  const auto looks = driver_->look(name);
-  const auto replies = servers_->read({name}, looks, call_options);
+KeyLook CompatStore::look_at(const LockKey& key, const CallOptions& call_options) {
+  driver_.check_name(key);
+  const std::string name = driver_.key_of(key);
+  const char* const type = driver_.layout().type();
+  auto replies =
+      servers_->read({name}, {{"PTTL", name}, contents_request(type, name)}, call_options);
   for (const Reply& reply : replies) check(key, this->name(), reply, call_options);
-  return driver_->seen_in(name, replies);
+  return {name, type, std::move(replies.at(0)), std::move(replies.at(1))};
+}
+
+std::optional<Holder> CompatStore::holder_in(const LockKey& key, const KeyLook& look) const {
+  return driver_.holder_in(name() + ": " + escaped(key.text), look);
 }
 
 ScriptReply CompatStore::run(const LockKey& key, const ScriptRun& script,
                              const CallOptions& call_options) {
   ScriptReply reply = servers_->run_script(script, call_options);
   check(key, reply.link.client->name(), reply, call_options);
+  if (reply.is_array(2) && reply.items[0].integer < 0) {
+    throw Error(ErrorKind::wrong_data, name() + ": " + escaped(key.text) + " is " +
+                                           escaped(reply.items[1].text) + ", which --compat " +
+                                           driver_.layout().row->name + " does not share");
+  }
   return reply;
 }
 
@@ -317,19 +315,11 @@ void CompatStore::check(const LockKey& key, const std::string& server, const Rep
                         const CallOptions& call_options) {
   if (!reply.is_error()) return;
   if (is_of_class(reply, "WRONGTYPE")) {
-    const std::string is = what_is(*servers_, driver_->key_of(key), call_options);
+    const std::string is = what_is(*servers_, driver_.key_of(key), call_options);
     throw Error(ErrorKind::wrong_data, server + ": " + escaped(key.text) + ": " + is);
   }
   const Error error = server_error(reply, server);
   throw error.reworded(error.what() + advice_on_a_cluster(reply));
-}
-
-void CompatStore::refuse_other_kinds(const LockKey& key, const Reply& answer) const {
-  if (!has_verdict(answer) || answer.items[0].integer >= 0) return;
-  const std::string kind = answer.is_array(2) ? escaped(answer.items[1].text) : "another lock";
-  throw Error(ErrorKind::wrong_data, name() + ": " + escaped(key.text) + " is " + kind +
-                                         ", which --compat " + driver_->layout().row->name +
-                                         " does not share");
 }
 
 }  // namespace dlock

@@ -55,7 +55,7 @@ class ReleaseNews {
 class CompatStore final : public Store {
  public:
   CompatStore(const Layout& layout, std::unique_ptr<RedisTransport> servers)
-      : driver_(driver_of(layout, servers->is_cluster())), servers_(std::move(servers)) {}
+      : driver_(layout, servers->is_cluster()), servers_(std::move(servers)) {}
 
   Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) override;
   bool waiter_asks_again() const override { return true; }
@@ -71,41 +71,40 @@ class CompatStore final : public Store {
   std::string name() const override { return servers_->name(); }
 
  private:
-  /// The facts about a hold that this store granted.
-  struct Granted {
-    Deadline at{};
+  /// A hold that this store has asked for.
+  struct Hold {
+    HoldMark mark;
+    bool is_granted = false;
+    Deadline granted_at{};
     milliseconds ttl{0};
     milliseconds floor{0};
   };
-  using Key = std::pair<LockKey, Token>;
 
   /// The answer to one request for the lock, and the link that the key was read on.
   struct Try {
     Answer answer;
     LinkId link;
   };
-  /// Takes a free lock by one plain command, which costs the server least; returns nothing if the
-  /// lock is not free or the layout needs a script.
-  std::optional<Grant> take_if_free(const Claim& claim, const CallOptions& call_options);
-  Try take(const Claim& claim, const CallOptions& call_options);
+  /// Takes a free lock by one plain command, which costs the server least. False if the lock is not
+  /// free or the layout needs a script.
+  bool take_if_free(const Claim& claim, const HoldMark& mark, const CallOptions& call_options);
+  Try take(const Claim& claim, const HoldMark& mark, const CallOptions& call_options);
+  Hold& hold_of(const Claim& claim);
   /// The lease that a renewal sets; throws Error{usage} if it is not known.
-  milliseconds ttl_of(const Claim& claim, const RenewalTerms& terms) const;
-  /// Runs a script about `key` at the server of that key; throws on an error reply.
+  static milliseconds ttl_of(const Hold& hold, const Claim& claim, const RenewalTerms& terms);
+  /// Runs the layout's script at the server of the key; throws on an error reply.
   ScriptReply run(const LockKey& key, const ScriptRun& script, const CallOptions& call_options);
   /// Throws the Error for an error reply about `key`. For a key of another type it says what the
   /// key seems to be.
   void check(const LockKey& key, const std::string& server, const Reply& reply,
              const CallOptions& call_options);
-  /// Throws Error{wrong_data} for the answer {-1, description}.
-  void refuse_other_kinds(const LockKey& key, const Reply& answer) const;
-  Refusal refusal_from(const std::string& key, const Reply& answer) const;
-  std::optional<Holder> holder_of(const LockKey& key, const CallOptions& call_options);
+  KeyLook look_at(const LockKey& key, const CallOptions& call_options);
+  std::optional<Holder> holder_in(const LockKey& key, const KeyLook& look) const;
 
-  std::unique_ptr<LockDriver> driver_;
+  LockDriver driver_;
   std::unique_ptr<RedisTransport> servers_;
   ReleaseNews news_;
-  std::map<Key, HoldMark> names_;
-  std::map<Key, Granted> granted_;
+  std::map<std::pair<LockKey, Token>, Hold> holds_;
 };
 
 }  // namespace dlock

@@ -1,11 +1,9 @@
 #pragma once
 
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
-#include "base/clock.hpp"
 #include "lock/claim.hpp"
 
 namespace dlock {
@@ -49,6 +47,8 @@ struct Layout {
   std::string part;
 
   LayoutKind kind() const { return row->kind; }
+  /// The type of the key, in the spelling of TYPE.
+  const char* type() const;
   /// The name of the key in Redis.
   std::string key_of(const LockKey& key) const;
   /// Whether a majority of independent servers may decide, as the libraries support it.
@@ -57,22 +57,5 @@ struct Layout {
 
 /// Parses `NAME` or `NAME:PART`. Throws Error{usage}, and lists the names if NAME is unknown.
 Layout parse_layout(std::string_view text);
-
-/// The facts about a holder in a lock's value.
-struct Recognised {
-  std::string library;  ///< `redis-py`, or several with the same format: `RedLock.net or pottery`
-  std::string host;     ///< empty if the value does not show it
-  std::optional<WallTime> since;
-};
-
-/// Recognises the string `value` (its first 200 bytes) at `key`; returns nothing if it has the
-/// format of no known library.
-std::optional<Recognised> recognise_string(std::string_view key, std::string_view value);
-
-/// Whether a field of a hash is the owner of a Redisson lock: a client id and a thread.
-bool is_redisson_owner(std::string_view field);
-
-/// Whether Symfony Lock or dlock has written this member of a sorted set.
-bool is_symfony_member(std::string_view member);
 
 }  // namespace dlock

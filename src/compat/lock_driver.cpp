@@ -1,33 +1,19 @@
 #include "compat/lock_driver.hpp"
 
-#include <algorithm>
-#include <array>
-#include <utility>
-
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "compat/layout.hpp"
-#include "compat/redisson_evict_script.hpp"
-#include "compat/redisson_release_script.hpp"
-#include "compat/redisson_renew_script.hpp"
-#include "compat/redisson_take_script.hpp"
-#include "compat/string_evict_script.hpp"
-#include "compat/string_release_script.hpp"
-#include "compat/string_release_telling_script.hpp"
-#include "compat/string_renew_script.hpp"
-#include "compat/string_take_script.hpp"
-#include "compat/symfony_evict_script.hpp"
-#include "compat/symfony_release_script.hpp"
-#include "compat/symfony_renew_script.hpp"
-#include "compat/symfony_take_script.hpp"
+#include "compat/foreign_lock.hpp"
+#include "compat/redisson_script.hpp"
+#include "compat/string_script.hpp"
+#include "compat/symfony_script.hpp"
 
 namespace dlock {
 namespace {
 
-constexpr std::size_t hex_digits_of_a_token = 32;
-
-/// The last part of a token, 32 hex digits; empty if `token` has another form.
+/// The 128 random bits of a token as 32 hex digits; empty if the token does not come from
+/// `acquire`.
 std::string random_part(const Token& token) {
+  constexpr std::size_t hex_digits_of_a_token = 32;
   const std::string digits = token.text.substr(token.text.rfind(':') + 1);
   const bool is_hex = digits.size() == hex_digits_of_a_token &&
                       digits.find_first_not_of("0123456789abcdef") == std::string::npos;
@@ -38,16 +24,15 @@ unsigned digit_value(char digit) {
   return static_cast<unsigned>(digit <= '9' ? digit - '0' : digit - 'a' + 10);
 }
 
-}  // namespace
-
-std::string base64url_of(const Token& token) {
+/// 22 characters of base64url for 32 hex digits.
+std::string base64url_of(const std::string& digits) {
   constexpr std::string_view letters =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
   constexpr unsigned bits_of_a_letter = 6;
   std::string out;
   unsigned bits = 0;
   unsigned value = 0;
-  for (const char digit : random_part(token)) {
+  for (const char digit : digits) {
     value = value << 4U | digit_value(digit);
     bits += 4;
     if (bits < bits_of_a_letter) continue;
@@ -56,310 +41,125 @@ std::string base64url_of(const Token& token) {
     value &= (1U << bits) - 1;
   }
   if (bits > 0) out += letters[value << (bits_of_a_letter - bits)];
-  // This text cannot be the value of a lock: the token does not come from `acquire`.
-  return out.empty() ? "no hold: " + token.text : out;
+  return out;
 }
 
-std::string uuid_of(const Token& token) {
-  std::string digits = random_part(token);
-  if (digits.empty()) return "no hold: " + token.text;
+std::string uuid_of(std::string digits) {
   for (const std::size_t at : {20U, 16U, 12U, 8U}) digits.insert(at, "-");
   return digits;
 }
 
-Holder foreign_holder(std::string library, const Reply& pttl) {
-  Holder holder;
-  holder.library = std::move(library);
-  if (pttl.integer >= 0) holder.lease_left = milliseconds(pttl.integer);
-  holder.limit = exclusive;
-  return holder;
+/// The name of a second key or channel of a Redisson lock, in the same slot if the lock's name
+/// allows it.
+std::string beside(const std::string& key, const std::string& prefix) {
+  const bool has_brace = key.find('{') != std::string::npos;
+  return prefix + (has_brace ? ":" + key : ":{" + key + "}");
 }
 
-std::unique_ptr<LockDriver> driver_of(Layout layout, bool cluster) {
-  switch (layout.kind()) {
-    case LayoutKind::redisson:
-      return redisson_driver(std::move(layout), cluster);
-    case LayoutKind::symfony:
-      return symfony_driver(std::move(layout), cluster);
-    case LayoutKind::string:
-      break;
+/// Why a hash is no plain lock of Redisson.
+const char* kind_of_hash(const Fields& fields) {
+  for (const auto& [field, value] : fields) {
+    if (field == "mode") return "a Redisson read/write lock";
   }
-  return string_driver(std::move(layout), cluster);
-}
-
-namespace {
-
-/// A string whose value names the hold, as most libraries write it.
-class StringDriver final : public LockDriver {
- public:
-  using LockDriver::LockDriver;
-
-  void check_name(const LockKey& key) const override;
-  HoldMark name_of(const Token& token) const override;
-  std::optional<Request> quick_take(const std::string& key, const HoldMark& name,
-                                    milliseconds ttl) const override {
-    return Request{"SET", key, name.written, "NX", "PX", std::to_string(ttl.count())};
-  }
-  ScriptRun take(const std::string& key, const HoldMark& name, milliseconds ttl) const override {
-    return {string_take,
-            string_take_sha1,
-            {key},
-            {name.written, std::to_string(ttl.count()), name.proof}};
-  }
-  ScriptRun renew(const std::string& key, const HoldMark& name, milliseconds ttl) const override {
-    return {string_renew, string_renew_sha1, {key}, {name.proof, std::to_string(ttl.count())}};
-  }
-  ScriptRun release(const std::string& key, const HoldMark& name) const override;
-  ScriptRun evict(const std::string& key, const std::string& victim) const override;
-  std::vector<Request> look(const std::string& key) const override {
-    return {{"PTTL", key}, {"GETRANGE", key, "0", "199"}};
-  }
-  std::optional<Holder> seen_in(const std::string& key,
-                                const std::vector<Reply>& replies) const override {
-    constexpr std::int64_t no_key = -2;
-    if (replies[0].integer == no_key) return std::nullopt;
-    return holder_of(key, replies[0], replies[1].text);
-  }
-  Holder holder_in(const std::string& key, const Reply& answer) const override {
-    return holder_of(key, answer.items.at(1), answer.items.at(2).text);
-  }
-  std::vector<std::string> channels(const std::string& key) const override {
-    if (layout().row->signal != ReleaseSignal::channel) return {};
-    // Spring Integration up to 6.4.7, and 6.5.0 to 6.5.2, listens to one channel for all keys.
-    const std::string of_all_keys = layout().part + "-channel";
-    return {of_all_keys + ":" + key, of_all_keys};
-  }
-
- private:
-  static Holder holder_of(const std::string& key, const Reply& pttl, const std::string& value);
-  /// The key, and the list that notifies waiters, if the library has one.
-  std::vector<std::string> keys(const std::string& key) const;
-  /// `first`, and the channels that notify waiters.
-  std::vector<std::string> with_channels(std::string first, const std::string& key) const;
-};
-
-void StringDriver::check_name(const LockKey& key) const {
-  const bool two_keys = layout().row->signal == ReleaseSignal::list;
-  if (!cluster() || !two_keys) return;
-  const auto open = key.text.find('{');
-  const auto close = key.text.find('}', open == std::string::npos ? 0 : open);
-  if (open != std::string::npos && close != std::string::npos && close > open + 1) return;
-  throw_usage(escaped(key.text) + ": in a Cluster the two keys of python-redis-lock share a slot " +
-              "only where a part of the name stands in braces");
-}
-
-HoldMark StringDriver::name_of(const Token& token) const {
-  if (!layout().row->dated) {
-    const std::string value = base64url_of(token);
-    return {value, value};
-  }
-  const std::string end = ":" + uuid_of(token);
-  return {"ADDED:" + iso8601(wall_now()) + "@" + this_process("", "").host + end, end};
-}
-
-std::vector<std::string> StringDriver::keys(const std::string& key) const {
-  if (layout().row->signal != ReleaseSignal::list) return {key};
-  return {key, "lock-signal:" + key.substr(std::string(layout().row->before).size())};
-}
-
-std::vector<std::string> StringDriver::with_channels(std::string first,
-                                                     const std::string& key) const {
-  std::vector<std::string> arguments = channels(key);
-  arguments.insert(arguments.begin(), std::move(first));
-  return arguments;
-}
-
-ScriptRun StringDriver::release(const std::string& key, const HoldMark& name) const {
-  if (layout().row->signal == ReleaseSignal::none) {
-    return {string_release, string_release_sha1, {key}, {name.proof}};
-  }
-  return {string_release_telling, string_release_telling_sha1, keys(key),
-          with_channels(name.proof, key)};
-}
-
-ScriptRun StringDriver::evict(const std::string& key, const std::string& victim) const {
-  return {string_evict, string_evict_sha1, keys(key), with_channels(victim, key)};
-}
-
-Holder StringDriver::holder_of(const std::string& key, const Reply& pttl,
-                               const std::string& value) {
-  const auto seen = recognise_string(key, value);
-  Holder holder = foreign_holder(seen ? seen->library : "an unknown library", pttl);
-  if (!seen) return holder;
-  holder.who.host = seen->host;
-  if (seen->since) holder.acquired_at = *seen->since;
-  return holder;
+  return fields.size() == 1 ? "a hash that no client of Redisson wrote"
+                            : "a hash with several fields";
 }
 
 }  // namespace
 
-std::unique_ptr<LockDriver> string_driver(Layout layout, bool cluster) {
-  return std::make_unique<StringDriver>(std::move(layout), cluster);
-}
-
-namespace {
-
-/// A sorted set with a member for each holder, scored with the end of its lease, and a member
-/// `__write__` that marks the lock as exclusive.
-class SymfonyDriver final : public LockDriver {
- public:
-  using LockDriver::LockDriver;
-
-  HoldMark name_of(const Token& token) const override {
-    const std::string member = base64url_of(token);
-    return {member, member};
-  }
-  ScriptRun take(const std::string& key, const HoldMark& name, milliseconds ttl) const override {
-    return {symfony_take, symfony_take_sha1, {key}, {name.written, std::to_string(ttl.count())}};
-  }
-  ScriptRun renew(const std::string& key, const HoldMark& name, milliseconds ttl) const override {
-    return {symfony_renew, symfony_renew_sha1, {key}, {name.proof, std::to_string(ttl.count())}};
-  }
-  ScriptRun release(const std::string& key, const HoldMark& name) const override {
-    return {symfony_release, symfony_release_sha1, {key}, {name.proof}};
-  }
-  ScriptRun evict(const std::string& key, const std::string& victim) const override {
-    return {symfony_evict, symfony_evict_sha1, {key}, {victim}};
-  }
-  std::vector<Request> look(const std::string& key) const override {
-    return {{"PTTL", key}, {"ZRANGE", key, "0", "1"}};
-  }
-  std::optional<Holder> seen_in(const std::string& key,
-                                const std::vector<Reply>& replies) const override {
-    if (!replies[1].is_array(1)) return std::nullopt;
-    const auto& members = replies[1].items;
-    for (const Reply& member : members) {
-      if (is_symfony_member(member.text)) continue;
-      throw Error(ErrorKind::wrong_data,
-                  escaped(key) + " is a sorted set that Symfony did not write, which --compat " +
-                      layout().row->name + " does not share");
-    }
-    return holder_of(replies[0], members[0].text, members.size() > 1 ? members[1].text : "");
-  }
-  std::size_t parts_of_a_refusal() const override { return 4; }
-  Holder holder_in(const std::string&, const Reply& answer) const override {
-    return holder_of(answer.items.at(1), answer.items.at(2).text, answer.items.at(3).text);
-  }
-
- private:
-  static Holder holder_of(const Reply& pttl, const std::string& first, const std::string& second) {
-    Holder holder = foreign_holder("Symfony Lock or dlock", pttl);
-    const bool is_exclusive = first == "__write__" || second == "__write__";
-    if (!is_exclusive) holder.limit = no_limit;
-    return holder;
-  }
-};
-
-}  // namespace
-
-std::unique_ptr<LockDriver> symfony_driver(Layout layout, bool cluster) {
-  return std::make_unique<SymfonyDriver>(std::move(layout), cluster);
-}
-
-namespace {
-
-constexpr const char* library = "Redisson or dlock";
-
-/// A hash with one field, the client id and its thread: RLock and all that share its layout.
-class RedissonDriver final : public LockDriver {
- public:
-  using LockDriver::LockDriver;
-
-  void check_name(const LockKey& key) const override;
-  HoldMark name_of(const Token& token) const override {
-    const std::string field = uuid_of(token) + ":1";
-    return {field, field};
-  }
-  ScriptRun take(const std::string& key, const HoldMark& name, milliseconds ttl) const override {
-    ScriptRun run{redisson_take,
-                  redisson_take_sha1,
-                  {key, beside(key, "redisson_lock_queue")},
-                  {name.written, std::to_string(ttl.count())}};
-    if (layout().row->fenced) run.keys.push_back(beside(key, "redisson_lock_token"));
-    return run;
-  }
-  ScriptRun renew(const std::string& key, const HoldMark& name, milliseconds ttl) const override {
-    ScriptRun run{
-        redisson_renew, redisson_renew_sha1, {key}, {name.proof, std::to_string(ttl.count())}};
-    if (layout().row->fenced) run.keys.push_back(beside(key, "redisson_lock_token"));
-    return run;
-  }
-  ScriptRun release(const std::string& key, const HoldMark& name) const override {
-    return {redisson_release,
-            redisson_release_sha1,
-            {key},
-            {name.proof, channel(key), cluster() ? "1" : "0"}};
-  }
-  ScriptRun keep(const std::string& key, const HoldMark& name, milliseconds rest) const override {
-    ScriptRun run = renew(key, name, rest);
-    run.arguments.push_back(channel(key));
-    run.arguments.push_back(cluster() ? "1" : "0");
-    return run;
-  }
-  ScriptRun evict(const std::string& key, const std::string& victim) const override {
-    return {redisson_evict,
-            redisson_evict_sha1,
-            {key, beside(key, "redisson_lock_queue")},
-            {victim, channel(key), cluster() ? "1" : "0"}};
-  }
-  std::vector<Request> look(const std::string& key) const override {
-    return {{"PTTL", key}, {"HLEN", key}, {"HSCAN", key, "0", "COUNT", "2"}};
-  }
-  std::optional<Holder> seen_in(const std::string& key,
-                                const std::vector<Reply>& replies) const override;
-  Holder holder_in(const std::string&, const Reply& answer) const override {
-    return foreign_holder(library, answer.items.at(1));
-  }
-  std::vector<std::string> channels(const std::string& key) const override {
-    return {channel(key)};
-  }
-
- private:
-  static std::string channel(const std::string& key) {
-    return beside(key, "redisson_lock__channel");
-  }
-  /// The name of a second key or channel of the lock, in the same slot if the lock's name allows
-  /// it.
-  static std::string beside(const std::string& key, const std::string& prefix) {
-    const bool has_brace = key.find('{') != std::string::npos;
-    return prefix + (has_brace ? ":" + key : ":{" + key + "}");
-  }
-};
-
-void RedissonDriver::check_name(const LockKey& key) const {
-  if (!cluster()) return;
+void LockDriver::check_name(const LockKey& key) const {
+  const bool is_redisson = layout_.kind() == LayoutKind::redisson;
+  if (!cluster_ || (!is_redisson && layout_.row->signal != ReleaseSignal::list)) return;
   const auto open = key.text.find('{');
   const auto close = key.text.find('}', open == std::string::npos ? 0 : open);
   const bool has_tag = open != std::string::npos && close != std::string::npos && close > open + 1;
-  if (has_tag || (open == std::string::npos && close == std::string::npos)) return;
-  throw_usage(
-      escaped(key.text) +
-      ": in a Cluster the keys of a Redisson lock share a slot only where its name has no " +
-      "braces, or a pair with text between them");
+  const bool has_braces = open != std::string::npos || close != std::string::npos;
+  if (has_tag || (is_redisson && !has_braces)) return;
+  throw_usage(escaped(key.text) + ": in a Cluster the " +
+              (is_redisson ? "keys of a Redisson lock share a slot only where its name has no "
+                             "braces, or a pair with text between them"
+                           : "two keys of python-redis-lock share a slot only where a part of "
+                             "the name stands in braces"));
 }
 
-std::optional<Holder> RedissonDriver::seen_in(const std::string& key,
-                                              const std::vector<Reply>& replies) const {
-  if (replies[1].integer == 0) return std::nullopt;
-  const bool has_pairs = replies[2].is_array(2);
-  const auto pairs = has_pairs ? replies[2].items[1].items : std::vector<Reply>{};
-  const std::string field = pairs.empty() ? "" : pairs.front().text;
-  if (replies[1].integer == 1 && is_redisson_owner(field)) {
-    return foreign_holder(library, replies[0]);
+HoldMark LockDriver::mark_of(const Token& token) const {
+  const std::string digits = random_part(token);
+  // This text cannot name a hold.
+  if (digits.empty()) return {"no hold: " + token.text, "no hold: " + token.text};
+  std::string name = base64url_of(digits);
+  if (layout_.kind() == LayoutKind::redisson) name = uuid_of(digits) + ":1";
+  if (!layout_.row->dated) return {name, name};
+  const std::string end = ":" + uuid_of(digits);
+  return {"ADDED:" + iso8601(wall_now()) + "@" + this_process("", "").host + end, end};
+}
+
+std::optional<Request> LockDriver::quick_take(const std::string& key, const HoldMark& mark,
+                                              milliseconds ttl) const {
+  if (layout_.kind() != LayoutKind::string) return std::nullopt;
+  return Request{"SET", key, mark.written, "NX", "PX", std::to_string(ttl.count())};
+}
+
+std::vector<std::string> LockDriver::keys(const std::string& key) const {
+  std::vector<std::string> all{key};
+  if (layout_.row->signal == ReleaseSignal::list) {
+    all.push_back("lock-signal:" + key.substr(std::string(layout_.row->before).size()));
   }
-  bool has_mode = false;
-  for (std::size_t i = 0; i < pairs.size(); i += 2) has_mode |= pairs[i].text == "mode";
-  const char* kind = has_mode                  ? "a Redisson read/write lock"
-                     : replies[1].integer == 1 ? "a hash that no client of Redisson wrote"
-                                               : "a hash with several fields";
-  throw Error(ErrorKind::wrong_data, escaped(key) + " is " + kind + ", which --compat " +
-                                         layout().row->name + " does not share");
+  if (layout_.kind() == LayoutKind::redisson) all.push_back(beside(key, "redisson_lock_queue"));
+  if (layout_.row->fenced) all.push_back(beside(key, "redisson_lock_token"));
+  return all;
 }
 
-}  // namespace
+std::vector<std::string> LockDriver::channels(const std::string& key) const {
+  if (layout_.kind() == LayoutKind::redisson) return {beside(key, "redisson_lock__channel")};
+  if (layout_.row->signal != ReleaseSignal::channel) return {};
+  // Spring Integration up to 6.4.7, and 6.5.0 to 6.5.2, listens to one channel for all keys.
+  const std::string of_all_keys = layout_.part + "-channel";
+  return {of_all_keys + ":" + key, of_all_keys};
+}
 
-std::unique_ptr<LockDriver> redisson_driver(Layout layout, bool cluster) {
-  return std::make_unique<RedissonDriver>(std::move(layout), cluster);
+ScriptRun LockDriver::run(const char* operation, const std::string& key, const HoldMark& mark,
+                          milliseconds ttl) const {
+  ScriptRun run{string_script,
+                string_script_sha1,
+                keys(key),
+                {operation, mark.proof, std::to_string(ttl.count()), mark.written}};
+  const auto notified = channels(key);
+  run.arguments.insert(run.arguments.end(), notified.begin(), notified.end());
+  if (layout_.kind() == LayoutKind::redisson) {
+    run.text = redisson_script;
+    run.sha1 = redisson_script_sha1;
+    if (cluster_) run.arguments.emplace_back("1");
+  } else if (layout_.kind() == LayoutKind::symfony) {
+    run.text = symfony_script;
+    run.sha1 = symfony_script_sha1;
+  }
+  return run;
+}
+
+std::optional<Holder> LockDriver::holder_in(const std::string& where, const KeyLook& look) const {
+  constexpr std::int64_t no_key = -2;
+  if (look.pttl.integer == no_key) return std::nullopt;
+  auto lock = foreign_lock(look);
+  if (layout_.kind() == LayoutKind::string) {
+    return lock ? std::move(lock->holder) : foreign_holder("an unknown library", look.pttl);
+  }
+  const bool is_redisson = layout_.kind() == LayoutKind::redisson;
+  const Fields fields = fields_of(look.contents);
+  if (is_redisson ? fields.empty() : look.contents.items.empty()) return std::nullopt;
+  const bool is_ours =
+      lock && lock->holder.library == (is_redisson ? redisson_library : symfony_library);
+  if (is_ours) return std::move(lock->holder);
+  throw Error(ErrorKind::wrong_data,
+              where + " is " +
+                  (is_redisson ? kind_of_hash(fields) : "a sorted set that Symfony did not write") +
+                  ", which --compat " + layout_.row->name + " does not share");
+}
+
+std::string LockDriver::proof_of_victim(const Reply& contents) const {
+  if (layout_.kind() == LayoutKind::string) return contents.text;
+  const bool is_page = layout_.kind() == LayoutKind::redisson && contents.is_array(2);
+  const auto& items = is_page ? contents.items[1].items : contents.items;
+  return joined(items, " ", [](const Reply& item) { return item.text; });
 }
 
 }  // namespace dlock

@@ -1,7 +1,8 @@
 #include "compat/redlock_store.hpp"
 
 #include <algorithm>
-#include <functional>
+#include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -18,86 +19,65 @@ constexpr milliseconds shortest_pause{50};
 constexpr milliseconds pause_spread{200};
 constexpr milliseconds time_to_give_votes_back{500};
 
-/// Runs `work` for each index at once, and returns when all have come to their end.
-void at_once(std::size_t count, const std::function<void(std::size_t)>& work) {
-  std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < count; ++i) {
-    try {
-      threads.emplace_back(work, i);
-    } catch (const std::system_error&) {
-      work(i);
-    }
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
-}  // namespace
-
+/// The answers of all servers to `ask(node)`, asked at once.
 template <typename Result>
-class RedlockStore::Poll {
- public:
-  Poll(std::vector<StorePtr>& nodes, const std::function<Result(Store&)>& ask)
-      : results_(nodes.size()), errors_(nodes.size()) {
-    at_once(nodes.size(), [&](std::size_t i) {
+struct Poll {
+  std::map<std::size_t, Result> results;  ///< of the servers that answered
+  std::map<std::size_t, Error> errors;    ///< of the others
+
+  template <typename AskOne>
+  Poll(const std::vector<StorePtr>& nodes, const AskOne& ask) {
+    std::mutex mutex;
+    const auto work = [&](std::size_t i) {
+      std::optional<Error> trouble;
       try {
-        results_[i] = ask(*nodes[i]);
+        Result result = ask(*nodes[i]);
+        const std::lock_guard guard(mutex);
+        results.emplace(i, std::move(result));
       } catch (const Error& error) {
-        errors_[i] = error;
+        trouble = error;
       } catch (const std::exception& error) {
-        errors_[i] = Error(ErrorKind::bug, error.what());
+        trouble.emplace(ErrorKind::bug, error.what());
       }
-    });
+      const std::lock_guard guard(mutex);
+      if (trouble) errors.emplace(i, *trouble);
+    };
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      try {
+        threads.emplace_back(work, i);
+      } catch (const std::system_error&) {
+        work(i);
+      }
+    }
+    for (std::thread& thread : threads) thread.join();
   }
 
-  /// The number of results that are so, without those of the servers `but`.
+  /// How many results are so, without those of the servers `but`.
   template <typename Is>
   std::size_t count(const Is& is, const std::set<std::size_t>& but = {}) const {
-    std::size_t found = 0;
-    for (std::size_t i = 0; i < results_.size(); ++i) {
-      if (results_[i] && is(*results_[i]) && !but.contains(i)) ++found;
-    }
-    return found;
-  }
-  /// Those that did not answer.
-  std::set<std::size_t> failed() const {
-    std::set<std::size_t> without;
-    for (std::size_t i = 0; i < errors_.size(); ++i) {
-      if (errors_[i]) without.insert(i);
-    }
-    return without;
-  }
-  std::size_t failures() const { return failed().size(); }
-  /// Those that came.
-  std::vector<Result> results() const {
-    std::vector<Result> all;
-    for (const auto& result : results_) {
-      if (result) all.push_back(*result);
-    }
-    return all;
-  }
-  /// Throws the error that decides: an interruption, or a fault that the user has to fix, rather
-  /// than an unreachable server.
-  [[noreturn]] void fail() const {
-    const Error* worst = nullptr;
-    for (const auto& error : errors_) {
-      if (!error) continue;
-      if (worst == nullptr || worst->kind() == ErrorKind::unavailable) worst = &*error;
-      if (error->kind() == ErrorKind::interrupted) throw Error(*error);
-    }
-    if (worst == nullptr) throw_unavailable("no majority");
-    throw worst->reworded("no majority of " + std::to_string(errors_.size()) +
-                          " servers: " + worst->what());
-  }
-  bool is_interrupted() const {
-    return std::any_of(errors_.begin(), errors_.end(), [](const auto& error) {
-      return error && error->kind() == ErrorKind::interrupted;
-    });
+    return static_cast<std::size_t>(std::count_if(
+        results.begin(), results.end(),
+        [&](const auto& each) { return is(each.second) && !but.contains(each.first); }));
   }
 
- private:
-  std::vector<std::optional<Result>> results_;
-  std::vector<std::optional<Error>> errors_;
+  /// Throws if the request was interrupted, or if the servers that did not answer could make a
+  /// majority of these votes. The error is the one that the user has to fix, if there is one.
+  void check(std::size_t votes = 0) const {
+    const std::size_t servers = results.size() + errors.size();
+    const Error* worst = nullptr;
+    for (const auto& [node, error] : errors) {
+      if (error.kind() == ErrorKind::interrupted) throw Error(error);
+      if (worst == nullptr || worst->kind() == ErrorKind::unavailable) worst = &error;
+    }
+    if (votes + errors.size() <= servers / 2) return;
+    if (worst == nullptr) throw_unavailable("no majority");
+    throw worst->reworded("no majority of " + std::to_string(servers) +
+                          " servers: " + worst->what());
+  }
 };
+
+}  // namespace
 
 CallOptions RedlockStore::share_of(const CallOptions& call_options, milliseconds ttl) {
   constexpr milliseconds least{200};
@@ -118,11 +98,11 @@ Answer RedlockStore::acquire(const Claim& claim, const Ask& ask, const CallOptio
   }
   const bool needs_unsure_votes = in_time && poll.count(is_grant) >= majority();
   give_votes_back(claim);
-  if (poll.is_interrupted() || poll.failures() >= majority()) poll.fail();
+  poll.check();
   Refusal refusal;
   refusal.why = Refusal::Reason::split;
   if (needs_unsure_votes) refusal.reason = "a server may yet carry out an earlier release";
-  for (const Answer& answer : poll.results()) {
+  for (const auto& [node, answer] : poll.results) {
     const auto* held = std::get_if<Refusal>(&answer);
     if (held != nullptr && !needs_unsure_votes) refusal = *held;
   }
@@ -140,7 +120,7 @@ void RedlockStore::give_votes_back(const Claim& claim) {
   const CallOptions back{later(BootClock::now(), time_to_give_votes_back), -1};
   const Poll<ReleaseResult> poll(
       nodes_, [&](Store& node) { return node.release(claim, {ReleaseMode::ignore_floor}, back); });
-  if (poll.failures() > 0) unsure_[{claim.key, claim.token}].merge(poll.failed());
+  for (const auto& [node, error] : poll.errors) unsure_[{claim.key, claim.token}].insert(node);
 }
 
 Wake RedlockStore::sleep(const Claim&, Deadline until, int cancel_fd) {
@@ -155,13 +135,13 @@ Renewed RedlockStore::renew(const Claim& claim, const RenewalTerms& terms,
   const Poll<Renewed> poll(nodes_, [&](Store& node) { return node.renew(claim, terms, share); });
   const auto has_grant = [](const Renewed& each) { return each.grant.has_value(); };
   if (poll.count(has_grant, unsure_of(claim)) >= majority()) {
-    for (const Renewed& each : poll.results()) {
+    for (const auto& [node, each] : poll.results) {
       if (!each.grant) continue;
       const milliseconds length = each.grant->lease.length;
       return {Grant{{}, {length, valid_until(sent, length)}}};
     }
   }
-  if (poll.count(has_grant) + poll.failures() >= majority()) poll.fail();
+  poll.check(poll.count(has_grant));
   return {};
 }
 
@@ -173,7 +153,7 @@ ReleaseResult RedlockStore::release(const Claim& claim, const ReleaseOptions& ho
   const auto votes =
       poll.count([](const ReleaseResult& each) { return each.outcome == Released::yes; });
   if (votes >= majority()) return {Released::yes};
-  if (votes + poll.failures() >= majority()) poll.fail();
+  poll.check(votes);
   return {};
 }
 
@@ -181,8 +161,8 @@ std::vector<Holder> RedlockStore::evict(const LockKey& key, std::optional<Fence>
                                         const Who& by, const CallOptions& call_options) {
   const Poll<std::vector<Holder>> poll(
       nodes_, [&](Store& node) { return node.evict(key, fence, by, call_options); });
-  if (poll.failures() >= majority()) poll.fail();
-  for (const auto& evicted : poll.results()) {
+  poll.check();
+  for (const auto& [node, evicted] : poll.results) {
     if (!evicted.empty()) return evicted;
   }
   return {};
@@ -191,20 +171,19 @@ std::vector<Holder> RedlockStore::evict(const LockKey& key, std::optional<Fence>
 std::vector<KeyState> RedlockStore::inspect(const Query& query, const CallOptions& call_options) {
   const Poll<std::vector<KeyState>> poll(
       nodes_, [&](Store& node) { return node.inspect(query, call_options); });
-  if (poll.failures() >= majority()) poll.fail();
-  const auto views = poll.results();
+  poll.check();
   std::vector<KeyState> states;
   for (std::size_t i = 0; i < query.keys.size(); ++i) {
     KeyState state{query.keys[i]};
     std::size_t held_on = 0;
-    for (const auto& view : views) {
+    for (const auto& [node, view] : poll.results) {
       if (view.at(i).holders.empty()) continue;
-      state.holders = view[i].holders;
+      state.holders = view.at(i).holders;
       ++held_on;
     }
     // A client that is being refused has some votes for a moment; those that did not answer may
     // have voted for it, too.
-    if (held_on + poll.failures() < majority()) state.holders.clear();
+    if (held_on + poll.errors.size() < majority()) state.holders.clear();
     states.push_back(std::move(state));
   }
   return states;

@@ -36,10 +36,6 @@ class RedlockStore final : public Store {
   std::string name() const override;
 
  private:
-  /// The answers of all servers, asked at once by `ask(node)`.
-  template <typename Result>
-  class Poll;
-
   std::size_t majority() const { return nodes_.size() / 2 + 1; }
   /// The time for one try: another server may answer if one is silent.
   static CallOptions share_of(const CallOptions& call_options, milliseconds ttl);

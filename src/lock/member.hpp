@@ -51,17 +51,6 @@ class Member : public Store, public FenceRegister {
   /// the token.
   virtual void note_dropped(const LockKey& key, const Token& token) = 0;
 
-  /// The holders of a key that is about to be evicted. It reads nothing else, because the key's
-  /// other data may be damaged.
-  virtual std::vector<Holder> look_at_holders(const LockKey& key,
-                                              const CallOptions& call_options) = 0;
-
-  /// Like evict(), in one request, for holders that were seen here or at another member. It evicts
-  /// the holders with these fences, so that a repeated request evicts no later holder. Returns
-  /// `seen` if the answer to a first request was lost, because that may have evicted them.
-  virtual std::vector<Holder> evict_seen(const LockKey& key, const std::vector<Holder>& seen,
-                                         const Who& by, const CallOptions& call_options) = 0;
-
   /// The standing in the last answer.
   virtual Standing standing() const = 0;
 };

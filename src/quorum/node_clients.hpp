@@ -30,12 +30,9 @@ struct Release {
   Claim claim;
   ReleaseOptions how;
 };
-struct HolderQuery {
-  LockKey key;
-};
 struct Eviction {
   LockKey key;
-  std::vector<Holder> seen;
+  std::optional<Fence> fence;
   Who by;
 };
 struct Inspection {
@@ -46,7 +43,7 @@ struct FenceRecord {
   Fence fence;
 };
 using NodeRequest =
-    std::variant<Vote, Renewal, Rejoining, Release, HolderQuery, Eviction, Inspection, FenceRecord>;
+    std::variant<Vote, Renewal, Rejoining, Release, Eviction, Inspection, FenceRecord>;
 
 /// The response to it: of a Vote an Answer, of Renewal and Rejoining a Renewed. A Wake comes
 /// unasked, after a waiting Vote was refused; an Error in place of one means that the

@@ -11,22 +11,19 @@ namespace {
 
 using State = NodeVote::State;
 
-/// Throws one Error that sums up the troubles. There is an entry for each node, empty if all is
-/// well there.
-[[noreturn]] void throw_no_majority(const std::vector<std::optional<Error>>& troubles) {
-  std::optional<ErrorKind> common;
+/// Throws one Error that sums up those of `servers`.
+[[noreturn]] void throw_no_majority(const std::vector<Error>& troubles, std::size_t servers) {
+  ErrorKind common = troubles.empty() ? ErrorKind::unavailable : troubles.front().kind();
   Cause cause = Cause::none;
-  std::string text;
-  for (const auto& trouble : troubles) {
-    if (!trouble) continue;
-    if (!common) common = trouble->kind();
-    if (is_refused_login(trouble->cause())) cause = trouble->cause();
-    if (*common != trouble->kind()) common = ErrorKind::unavailable;
-    text += (text.empty() ? ": " : "; ") + std::string(trouble->what());
+  for (const Error& trouble : troubles) {
+    if (is_refused_login(trouble.cause())) cause = trouble.cause();
+    if (common != trouble.kind()) common = ErrorKind::unavailable;
   }
-  throw Error(common.value_or(ErrorKind::unavailable),
-              "no majority of " + std::to_string(troubles.size()) + " servers" + text,
-              common == ErrorKind::denied ? cause : Cause::none);
+  const std::string text = joined(troubles, "; ", [](const Error& each) { return each.what(); });
+  throw Error(
+      common,
+      "no majority of " + std::to_string(servers) + " servers" + (text.empty() ? "" : ": " + text),
+      common == ErrorKind::denied ? cause : Cause::none);
 }
 
 }  // namespace
@@ -104,11 +101,14 @@ void Nodes::hear_arrived() {
 
 Nodes::Answers Nodes::poll(const NodeRequest& request, const CallOptions& call_options,
                            const std::function<bool(const Answers&)>& enough) {
-  Answers answers(size());
-  for (std::size_t i = 0; i < size(); ++i) ask(i, request, call_options.deadline, nullptr);
+  Answers answers;
+  for (std::size_t i = 0; i < size(); ++i) {
+    ask(i, request, call_options.deadline, nullptr);
+    answers.emplace_back(no_answer(i));
+  }
   std::size_t answered = 0, of_use = 0;
   Deadline until = call_options.deadline;
-  while (answered < answers.size() && !(enough && enough(answers))) {
+  while (answered < size() && !(enough && enough(answers))) {
     auto reply = hear(until, call_options.cancel_fd);
     if (!reply) break;
     if (reply->request == 0) continue;
@@ -117,9 +117,13 @@ Nodes::Answers Nodes::poll(const NodeRequest& request, const CallOptions& call_o
     if (!enough && is_useful && ++of_use == majority()) {
       until = std::min(until, later(BootClock::now(), straggler_wait));
     }
-    answers[reply->node] = std::move(reply);
+    answers[reply->node] = std::move(reply->response);
   }
   return answers;
+}
+
+Error Nodes::no_answer(std::size_t node) const {
+  return {ErrorKind::unavailable, name(node) + ": no answer in time"};
 }
 
 void Nodes::await_stragglers(const CallOptions& call_options) {
@@ -146,7 +150,7 @@ void Nodes::give_up(QuorumHold& hold) const {
   for (std::size_t i = 0; i < size(); ++i) {
     NodeVote& vote = hold.node_votes[i];
     if (!std::exchange(vote.awaited, false)) continue;
-    vote.trouble = Error(ErrorKind::unavailable, name(i) + ": no answer in time");
+    vote.trouble = no_answer(i);
     if (vote.state != State::held) vote.state = State::failed;
   }
 }
@@ -154,8 +158,8 @@ void Nodes::give_up(QuorumHold& hold) const {
 void Nodes::note_sent_release(const Answers& answers, const CallOptions& call_options) const {
   if (call_options.sent == nullptr) return;
   for (std::size_t i = 0; i < size(); ++i) {
-    const auto* error = answers[i] ? std::get_if<Error>(&answers[i]->response) : nullptr;
-    const bool answered = answers[i] && (error == nullptr || is_reply(error->cause()));
+    const auto* error = std::get_if<Error>(&answers[i]);
+    const bool answered = error == nullptr || is_reply(error->cause());
     if (!answered && clients_->has_sent_releases(i)) call_options.sent->raise();
   }
 }
@@ -272,25 +276,19 @@ std::optional<Refusal> Nodes::too_few_votes(const QuorumHold& hold) const {
 }
 
 void Nodes::throw_no_majority_of(const Answers& answers) const {
-  std::vector<std::optional<Error>> troubles(size());
-  for (std::size_t i = 0; i < size(); ++i) {
-    if (!answers[i]) {
-      troubles[i].emplace(ErrorKind::unavailable, name(i) + ": no answer in time");
-    } else if (const auto* error = std::get_if<Error>(&answers[i]->response)) {
-      troubles[i] = *error;
-    }
-  }
-  throw_no_majority(troubles);
+  throw_no_majority(all_of<Error>(answers), size());
 }
 
 void Nodes::throw_no_majority_of(const QuorumHold& hold) const {
-  std::vector<std::optional<Error>> troubles(size());
+  std::vector<Error> troubles;
   for (std::size_t i = 0; i < size(); ++i) {
     const auto fault = fault_of(hold, i);
     const Error unavailable(ErrorKind::unavailable, "");
-    if (fault) troubles[i] = hold.node_votes[i].trouble.value_or(unavailable).reworded(*fault);
+    if (fault) {
+      troubles.push_back(hold.node_votes[i].trouble.value_or(unavailable).reworded(*fault));
+    }
   }
-  throw_no_majority(troubles);
+  throw_no_majority(troubles, size());
 }
 
 }  // namespace dlock

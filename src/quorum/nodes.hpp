@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "quorum/node_clients.hpp"
@@ -41,12 +42,22 @@ class ServerClocks {
   std::vector<std::optional<Known>> known_;
 };
 
+/// The answers of this type.
+template <typename Kind>
+std::vector<Kind> all_of(const std::vector<Response>& answers) {
+  std::vector<Kind> all;
+  for (const Response& answer : answers) {
+    if (const auto* one = std::get_if<Kind>(&answer)) all.push_back(*one);
+  }
+  return all;
+}
+
 /// Sends the requests of one store to the servers of a quorum, and passes the replies to the holds.
 /// Keeps for each server the request that is owed a reply, the process that answered, its clock,
 /// and its latest error. Used by one thread at a time.
 class Nodes {
  public:
-  using Answers = std::vector<std::optional<NodeReply>>;  ///< one for each node, if it came
+  using Answers = std::vector<Response>;  ///< one for each node; an Error until it comes
 
   explicit Nodes(std::unique_ptr<NodeClients> clients);
 
@@ -74,6 +85,8 @@ class Nodes {
   /// Waits until the deadline for nodes that owe a reply and were not late before. A node that does
   /// not reply by then is late: the next call does not wait for it.
   void await_stragglers(const CallOptions& call_options);
+  /// Whether the reply to its last request has not come.
+  bool owes(std::size_t node) const { return asked_[node].request != 0; }
   bool is_late(std::size_t node) const { return late_[node]; }
   /// Marks a node that did not answer in time, until it answers again.
   void note_late(std::size_t node) { late_[node] = true; }
@@ -107,6 +120,7 @@ class Nodes {
   };
 
   void ask(std::size_t node, NodeRequest request, Deadline deadline, QuorumHold* about);
+  Error no_answer(std::size_t node) const;
   void check_identity(NodeReply& reply);
   void note_trouble(const NodeReply& reply);
   std::optional<std::string> fault_of(const QuorumHold& hold, std::size_t node) const;

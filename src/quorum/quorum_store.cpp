@@ -12,8 +12,6 @@ namespace {
 
 using State = NodeVote::State;
 
-constexpr milliseconds first_pause{10};
-constexpr milliseconds longest_pause{1000};
 /// How long the servers may differ about a hand-over that has begun, before all are asked.
 constexpr milliseconds longest_settling{100};
 /// How often the client with the most votes asks for the rest, before all start over.
@@ -81,7 +79,7 @@ Answer QuorumStore::acquire(const Claim& claim, const Ask& asked, const CallOpti
   bool newcomer = ask.wait && claim.latest && !std::exchange(hold.queued, true);
   for (int tries = 1;; ++tries) {
     if (auto grant = await_decision(hold, call_options)) {
-      pauses_.erase(claim.key);
+      pauses_ = first_pauses;
       nodes_.hear_arrived();
       throw_if_misused(hold);
       grant->margin = hold.margin = nodes_.margin_of(hold);
@@ -101,7 +99,7 @@ Answer QuorumStore::acquire(const Claim& claim, const Ask& asked, const CallOpti
     const bool go_on = !ask.wait && !votes.decided && votes.leading && tries < tries_of_a_leader;
     if (!go_on) return refused_answer(hold, ask, !asked.wait);
     // The others see the same votes, and release theirs meanwhile.
-    const auto pause = later(BootClock::now(), next_pause(claim.key));
+    const auto pause = later(BootClock::now(), pauses_.next());
     if (pause >= call_options.deadline) return refused_answer(hold, ask, !asked.wait);
     while (nodes_.hear(pause, call_options.cancel_fd)) {
     }
@@ -190,7 +188,7 @@ Answer QuorumStore::refused_answer(QuorumHold& hold, const Ask& ask, bool for_go
   if (auto unready = nodes_.too_few_votes(hold)) return *unready;
   if (votes.decided) {
     if (!may_have_some) return refusal;
-    refusal.ask_again_in = std::min(refusal.ask_again_in, next_pause(hold.claim.key));
+    refusal.ask_again_in = std::min(refusal.ask_again_in, pauses_.next());
     // When leases end or are released, the servers grant the key one after the other.
     if (!hold.outvoted_since) hold.outvoted_since = now;
     const bool settled = now >= later(*hold.outvoted_since, longest_settling);
@@ -200,24 +198,20 @@ Answer QuorumStore::refused_answer(QuorumHold& hold, const Ask& ask, bool for_go
   }
   hold.outvoted_since.reset();
   if (!ask.wait || (votes.mine > 0 && !votes.leading)) return split_vote_refusal(hold);
-  refusal.ask_again_in = std::min(refusal.ask_again_in, next_pause(hold.claim.key));
+  refusal.ask_again_in = std::min(refusal.ask_again_in, pauses_.next());
   return refusal;
 }
 
 Refusal QuorumStore::split_vote_refusal(const QuorumHold& hold) {
   Refusal refusal = merged_refusal(hold);
   refusal.why = Refusal::Reason::split;
-  refusal.ask_again_in = next_pause(hold.claim.key);
+  refusal.ask_again_in = pauses_.next();
   return refusal;
 }
 
 /// The answers are dropped when they come.
 void QuorumStore::release_votes(QuorumHold& hold) {
   nodes_.ask(hold.release_requests(BootClock::now()), nullptr);
-}
-
-milliseconds QuorumStore::next_pause(const LockKey& key) {
-  return pauses_.try_emplace(key, first_pause, longest_pause).first->second.next();
 }
 
 Wake QuorumStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
@@ -270,8 +264,8 @@ Renewed QuorumStore::renew(const Claim& claim, const RenewalTerms& terms,
   nodes_.ask(hold.renewal_requests(terms, BootClock::now(), call_options.deadline), &hold);
   while (true) {
     if (auto grant = decide(hold, call_options.deadline)) {
-      pauses_.erase(claim.key);
       if (is_new) {
+        pauses_ = first_pauses;
         nodes_.hear_arrived();
         throw_if_misused(hold);
       }

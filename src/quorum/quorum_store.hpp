@@ -61,7 +61,7 @@ class QuorumStore final : public Store, public FenceRegister {
   std::string name() const override;
 
  private:
-  using HolderLists = std::vector<std::optional<std::vector<Holder>>>;
+  static constexpr Backoff first_pauses{milliseconds(10), milliseconds(1000)};
 
   QuorumHold& hold_of(const Claim& claim, bool is_complete);
   QuorumHold& hold_to_renew(const Claim& claim, std::optional<Fence> granted);
@@ -74,14 +74,12 @@ class QuorumStore final : public Store, public FenceRegister {
   Refusal split_vote_refusal(const QuorumHold& hold);
   void release_votes(QuorumHold& hold);
   void await_turn(const QuorumHold& next, const CallOptions& call_options);
-  void await_far_servers(Deadline deadline);
-  HolderLists holder_lists(const NodeRequest& request, const CallOptions& call_options);
-  milliseconds next_pause(const LockKey& key);
+  void await_far_servers(milliseconds span, Deadline deadline);
 
   Nodes nodes_;
   std::map<std::pair<LockKey, Token>, QuorumHold> holds_;
-  std::map<LockKey, Backoff> pauses_;
-  Deadline turns_until_{};  ///< of the latest waiting time of await_turn()
+  Backoff pauses_ = first_pauses;  ///< after split votes
+  Deadline turns_until_{};         ///< of the latest waiting time of await_turn()
 };
 
 }  // namespace dlock

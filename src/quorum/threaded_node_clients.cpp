@@ -41,11 +41,8 @@ struct Perform {
   Response operator()(const Release& release) const {
     return member.release(release.claim, release.how, call_options);
   }
-  Response operator()(const HolderQuery& query) const {
-    return member.look_at_holders(query.key, call_options);
-  }
   Response operator()(const Eviction& eviction) const {
-    return member.evict_seen(eviction.key, eviction.seen, eviction.by, call_options);
+    return member.evict(eviction.key, eviction.fence, eviction.by, call_options);
   }
   Response operator()(const Inspection& inspection) const {
     return member.inspect(inspection.query, call_options);
@@ -57,15 +54,10 @@ struct Perform {
 
 }  // namespace
 
-/// How long a node that usually answers has to confirm its releases. The process should not exit
-/// earlier: a server that cannot send to a connection drops what it has not read from it yet.
+/// How long the nodes have to confirm their releases, or a node that never answered to be sent one.
+/// The process should not exit earlier: a server that cannot send to a connection drops what it has
+/// not read from it yet.
 constexpr milliseconds time_to_confirm{20};
-/// The least time for sending a release to a node that never answered.
-constexpr milliseconds time_to_send{2};
-
-/// How long a thread may wait for a processor on a busy machine; this says nothing about its
-/// server.
-constexpr milliseconds longest_for_a_processor{1000};
 
 /// One node, its thread, and the tasks of the thread.
 class ThreadedNodeClients::NodeWorker {
@@ -87,10 +79,7 @@ class ThreadedNodeClients::NodeWorker {
   void post(Task task) {
     const std::lock_guard guard(mutex_);
     if (task.is_release()) {
-      if (releases_++ == 0) {
-        released_since_ = BootClock::now();
-        begun_.clear();
-      }
+      ++releases_;
       all_released_.clear();
       all_sent_.clear();
     }
@@ -104,20 +93,10 @@ class ThreadedNodeClients::NodeWorker {
   bool has_sent_releases() const { return all_sent_.raised(); }
   int connection() const { return connection_; }
 
-  /// Waits until the node has done all releases. If it never answered, this waits only until they
-  /// are sent, and for that no longer than the others took.
+  /// Waits until the node has done all releases, or, if it never answered, has been sent them.
   void await_releases(Deadline until) {
-    pollfd fds[] = {{all_released_.fd(), POLLIN, 0}, {-1, POLLIN, 0}};
-    if (releases_ == 0) return;
-    if (!answers_) {
-      const auto took = BootClock::now() - released_since_;
-      fds[1].fd = begun_.fd();
-      poll_until(fds, later(BootClock::now(), longest_for_a_processor));
-      const auto now = BootClock::now();
-      fds[1].fd = all_sent_.fd();
-      until = std::max(std::min(until, now + took), later(now, time_to_send));
-    }
-    poll_until(fds, until);
+    pollfd fds[] = {{all_released_.fd(), POLLIN, 0}, {answers_ ? -1 : all_sent_.fd(), POLLIN, 0}};
+    if (releases_ > 0) poll_until(fds, until);
   }
 
  private:
@@ -181,7 +160,6 @@ class ThreadedNodeClients::NodeWorker {
       }
       CallOptions call_options{task.deadline, wake_.fd()};
       if (task.is_release()) {
-        begun_.raise();
         call_options.cancel_fd = leave_.fd();
         if (releases_ == 1) call_options.sent = &all_sent_;
       }
@@ -218,11 +196,9 @@ class ThreadedNodeClients::NodeWorker {
   std::mutex mutex_;
   std::deque<Task> tasks_;             ///< guarded by mutex_
   std::atomic<int> releases_ = 0;      ///< posted and not done; changed with mutex_ held
-  Deadline released_since_{};          ///< when the first of them was posted
   std::atomic<bool> answers_ = false;  ///< it has answered something
   std::atomic<int> connection_ = -1;   ///< the socket that brought the last answer
   Event all_released_;
-  Event begun_;  ///< the thread has begun the first of them
   Event all_sent_;
   std::optional<Claim> listening_;  ///< the thread's
   std::thread thread_;

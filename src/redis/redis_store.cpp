@@ -322,7 +322,7 @@ std::pair<ReleaseResult, LinkId> RedisStore::release_once(const Asked& asked, Re
 std::vector<Holder> RedisStore::evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                                       const CallOptions& call_options) {
   while (true) {
-    auto seen = look_at_holders(key, call_options);
+    auto seen = look_at_holders(key, terms_.prefix, *servers_, call_options);
     if (fence) std::erase_if(seen, [&](const Holder& each) { return each.fence != *fence; });
     if (seen.empty()) return {};
     auto evicted = evict_seen(key, seen, by, call_options);
@@ -333,7 +333,6 @@ std::vector<Holder> RedisStore::evict(const LockKey& key, std::optional<Fence> f
 
 std::vector<Holder> RedisStore::evict_seen(const LockKey& key, const std::vector<Holder>& seen,
                                            const Who& by, const CallOptions& call_options) {
-  if (seen.empty()) return {};
   // The request names the holds by their fences. A request that is sent twice could otherwise evict
   // a later holder.
   const auto fences =

@@ -71,12 +71,6 @@ class RedisStore : public Member, public Latches {
   void note_dropped(const LockKey& key, const Token& token) override {
     known_.insert({key, token});
   }
-  std::vector<Holder> look_at_holders(const LockKey& key,
-                                      const CallOptions& call_options) override {
-    return dlock::look_at_holders(key, terms_.prefix, *servers_, call_options);
-  }
-  std::vector<Holder> evict_seen(const LockKey& key, const std::vector<Holder>& seen, const Who& by,
-                                 const CallOptions& call_options) override;
   Standing standing() const override { return {}; }
 
  protected:
@@ -133,6 +127,12 @@ class RedisStore : public Member, public Latches {
   /// The grant in a waiter's message; nothing if the message's age cannot be determined.
   std::optional<Grant> grant_told_by(std::string_view text, const LinkId& link,
                                      milliseconds ttl) const;
+
+  /// Evicts the holders with the fences of those `seen`, so that a repeated request evicts no later
+  /// holder. Returns `seen` if the answer to a first request was lost, because that may have
+  /// evicted them.
+  std::vector<Holder> evict_seen(const LockKey& key, const std::vector<Holder>& seen, const Who& by,
+                                 const CallOptions& call_options);
 
   /// The result, and the link on which it came.
   std::pair<ReleaseResult, LinkId> release_once(const Asked& asked, ReleaseMode mode, bool unsure,

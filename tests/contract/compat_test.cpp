@@ -35,12 +35,12 @@ long long pttl(const RedisServer& server, const std::string& key) {
 }
 
 /// Records the requests of a store to its server from the first byte, a line each. Scripts appear
-/// by their purpose, the value that names the hold as `HOLD`, and an expiry on its own as `END`.
+/// by a word, the value that names the hold as `HOLD`, and an expiry on its own as `END`.
 class Overheard {
  public:
   explicit Overheard(const std::string& layout, const Claim& claim)
       : proxy_(server_.address()),
-        driver_(driver_of(parse_layout(layout), false)),
+        driver_(parse_layout(layout), false),
         claim_(claim),
         store(compat_store(layout, proxy_.address())) {}
 
@@ -63,16 +63,10 @@ class Overheard {
 
  private:
   std::string told(const std::string& word) const {
-    const std::string key = driver_->key_of(claim_.key);
-    const HoldMark hold = driver_->name_of(claim_.token);
-    const milliseconds ttl = claim_.ttl;
-    for (const auto& [name, run] : {std::pair("take", driver_->take(key, hold, ttl)),
-                                    std::pair("renew", driver_->renew(key, hold, ttl)),
-                                    std::pair("release", driver_->release(key, hold)),
-                                    std::pair("evict", driver_->evict(key, ""))}) {
-      if (word == run.sha1) return std::string("<") + name + ">";
-      if (word == run.text) return std::string("<text of ") + name + ">";
-    }
+    const HoldMark hold = driver_.mark_of(claim_.token);
+    const ScriptRun run = driver_.run("take", driver_.key_of(claim_.key), hold, claim_.ttl);
+    if (word == run.sha1) return "<script>";
+    if (word == run.text) return "<text>";
     if (word == hold.proof) return hold.proof == hold.written ? "HOLD" : "END";
     const bool ends_so = word.size() > hold.proof.size() && word.ends_with(hold.proof);
     return ends_so ? "HOLD" : word;
@@ -80,7 +74,7 @@ class Overheard {
 
   RedisServer server_;
   FaultProxy proxy_;
-  std::unique_ptr<LockDriver> driver_;
+  LockDriver driver_;
   Claim claim_;
 
  public:
@@ -101,9 +95,11 @@ std::vector<std::string> traffic_of_a_hold(const std::string& layout) {
 TEST_CASE(
     "compat: a hold of a string is a SET, a PEXPIRE and a DEL of a client that shows itself") {
   const std::vector<std::string> expected{
-      "CLIENT SETNAME dlock",          "SET N HOLD NX PX 5000",
-      "EVALSHA <renew> 1 N HOLD 5000", "EVAL <text of renew> 1 N HOLD 5000",
-      "EVALSHA <release> 1 N HOLD",    "EVAL <text of release> 1 N HOLD",
+      "CLIENT SETNAME dlock",
+      "SET N HOLD NX PX 5000",
+      "EVALSHA <script> 1 N renew HOLD 5000 HOLD",
+      "EVAL <text> 1 N renew HOLD 5000 HOLD",
+      "EVALSHA <script> 1 N release HOLD 0 HOLD",
   };
   for (const char* layout : {"redis-py", "redlock", "node-redlock", "redlock-universal", "redsync",
                              "redislock", "redlock-py", "redlock-rb", "aioredlock", "rslock",
@@ -122,41 +118,41 @@ TEST_CASE("compat: prefixes stand before the name, and signals go out with the r
   CHECK(second(traffic_of_a_hold("laravel:a:b")) == "SET a:bN HOLD NX PX 5000");
   const auto shedlock = traffic_of_a_hold("shedlock");
   CHECK(second(shedlock) == "SET job-lock:default:N HOLD NX PX 5000");
-  CHECK(last(shedlock) == "EVAL <text of release> 1 job-lock:default:N END");
+  CHECK(last(shedlock) == "EVALSHA <script> 1 job-lock:default:N release END 0 HOLD");
   CHECK(second(traffic_of_a_hold("shedlock:x")) == "SET job-lock:x:N HOLD NX PX 5000");
   const auto spring = traffic_of_a_hold("spring:reg");
   CHECK(second(spring) == "SET reg:N HOLD NX PX 5000");
-  CHECK(last(spring) == "EVAL <text of release> 1 reg:N HOLD reg-channel:reg:N reg-channel");
+  CHECK(last(spring) ==
+        "EVALSHA <script> 1 reg:N release HOLD 0 HOLD reg-channel:reg:N reg-channel");
   const auto python = traffic_of_a_hold("python-redis-lock");
   CHECK(second(python) == "SET lock:N HOLD NX PX 5000");
-  CHECK(last(python) == "EVAL <text of release> 2 lock:N lock-signal:N HOLD");
+  CHECK(last(python) == "EVALSHA <script> 2 lock:N lock-signal:N release HOLD 0 HOLD");
 }
 
 TEST_CASE("compat: a hold of Redisson's or Symfony's is one script each time") {
-  CHECK(traffic_of_a_hold("redisson") ==
-        std::vector<std::string>{
-            "CLIENT SETNAME dlock",
-            "EVALSHA <take> 2 N redisson_lock_queue:{N} HOLD 5000",
-            "EVAL <text of take> 2 N redisson_lock_queue:{N} HOLD 5000",
-            "EVALSHA <renew> 1 N HOLD 5000",
-            "EVAL <text of renew> 1 N HOLD 5000",
-            "EVALSHA <release> 1 N HOLD redisson_lock__channel:{N} 0",
-            "EVAL <text of release> 1 N HOLD redisson_lock__channel:{N} 0",
-        });
+  const std::string keys = "2 N redisson_lock_queue:{N} ";
+  const std::string end = " HOLD redisson_lock__channel:{N}";
+  CHECK(traffic_of_a_hold("redisson") == std::vector<std::string>{
+                                             "CLIENT SETNAME dlock",
+                                             "EVALSHA <script> " + keys + "take HOLD 5000" + end,
+                                             "EVAL <text> " + keys + "take HOLD 5000" + end,
+                                             "EVALSHA <script> " + keys + "renew HOLD 5000" + end,
+                                             "EVALSHA <script> " + keys + "release HOLD 0" + end,
+                                         });
+  const std::string fenced_keys = "3 N redisson_lock_queue:{N} redisson_lock_token:{N} ";
   const auto fenced = traffic_of_a_hold("redisson-fenced");
-  CHECK(fenced.at(1) ==
-        "EVALSHA <take> 3 N redisson_lock_queue:{N} redisson_lock_token:{N} HOLD 5000");
-  CHECK(fenced.at(3) == "EVALSHA <renew> 2 N redisson_lock_token:{N} HOLD 5000");
+  CHECK(fenced.at(1) == "EVALSHA <script> " + fenced_keys + "take HOLD 5000" + end);
+  CHECK(fenced.at(3) == "EVALSHA <script> " + fenced_keys + "renew HOLD 5000" + end);
   const auto symfony = traffic_of_a_hold("symfony");
-  CHECK(symfony.at(1) == "EVALSHA <take> 1 N HOLD 5000");
-  CHECK(symfony.at(3) == "EVALSHA <renew> 1 N HOLD 5000");
-  CHECK(symfony.at(5) == "EVALSHA <release> 1 N HOLD");
+  CHECK(symfony.at(1) == "EVALSHA <script> 1 N take HOLD 5000 HOLD");
+  CHECK(symfony.at(3) == "EVALSHA <script> 1 N renew HOLD 5000 HOLD");
+  CHECK(symfony.at(4) == "EVALSHA <script> 1 N release HOLD 0 HOLD");
 }
 
 TEST_CASE("compat: what names a hold is written as the readers of its layout parse it") {
   const Token token{"owner:00112233445566778899aabbccddeeff"};
   const auto written = [&](const char* layout) {
-    return driver_of(parse_layout(layout), false)->name_of(token).written;
+    return LockDriver(parse_layout(layout), false).mark_of(token).written;
   };
   CHECK(written("redis-py") == "ABEiM0RVZneImaq7zN3u_w");
   CHECK(written("symfony") == "ABEiM0RVZneImaq7zN3u_w");

@@ -1,12 +1,12 @@
 #include <doctest/doctest.h>
 
-#include "compat/layout.hpp"
+#include "compat/foreign_lock.hpp"
 
 namespace dlock {
 namespace {
 
 std::string library_of(std::string_view key, std::string_view value) {
-  const auto seen = recognise_string(key, value);
+  const auto seen = holder_in_string(key, value);
   return seen ? seen->library : "";
 }
 
@@ -33,20 +33,18 @@ TEST_CASE("a lock's value tells its library, as far as the libraries differ") {
 
 TEST_CASE("a lock's value tells host and time where the library writes them") {
   const auto shedlock =
-      recognise_string("job-lock:default:k", "ADDED:2026-01-02T03:04:05.678Z@web1:uuid");
+      holder_in_string("job-lock:default:k", "ADDED:2026-01-02T03:04:05.678Z@web1:uuid");
   REQUIRE(shedlock);
   CHECK(shedlock->library == "ShedLock");
-  CHECK(shedlock->host == "web1");
-  REQUIRE(shedlock->since);
-  CHECK(iso8601(*shedlock->since) == "2026-01-02T03:04:05.678Z");
-  CHECK(!recognise_string("k", "ADDED:soon@web1:uuid")->since);
-  CHECK(!recognise_string("k", "ADDED:")->since);
+  CHECK(shedlock->who.host == "web1");
+  CHECK(iso8601(shedlock->acquired_at) == "2026-01-02T03:04:05.678Z");
+  CHECK(holder_in_string("k", "ADDED:soon@web1:uuid")->acquired_at == WallTime());
+  CHECK(holder_in_string("k", "ADDED:")->acquired_at == WallTime());
   // A uuid1 of 2026-01-02T03:04:05Z.
-  const auto python = recognise_string("k", "b282c080e78711f08000000000000001");
+  const auto python = holder_in_string("k", "b282c080e78711f08000000000000001");
   REQUIRE(python);
   CHECK(python->library == "redis-py");
-  REQUIRE(python->since);
-  CHECK(iso8601(*python->since) == "2026-01-02T03:04:05.000Z");
+  CHECK(iso8601(python->acquired_at) == "2026-01-02T03:04:05.000Z");
 }
 
 TEST_CASE("fields and members of other locks are told from those of other data") {

@@ -39,19 +39,14 @@ class Idle : public Member {
                             const CallOptions&) override {
     return {};
   }
-  std::vector<Holder> look_at_holders(const LockKey&, const CallOptions&) override { return {}; }
-  std::vector<Holder> evict_seen(const LockKey&, const std::vector<Holder>&, const Who&,
-                                 const CallOptions&) override {
-    return {};
-  }
   Fence record_max(const LockKey&, Fence fence, const CallOptions&) override { return fence; }
   std::string name() const override { return "idle"; }
   Standing standing() const override { return {}; }
 };
 
 /// Answers a release after the time `takes`, unless interrupted, and everything else at once. A
-/// release or an eviction is sent after a moment, or later if the server is far; naming the holders
-/// takes twice as long.
+/// release or an eviction is sent after a moment, or later if the server is far; an eviction asks
+/// for the holders first.
 class Slow final : public Idle {
  public:
   Slow(milliseconds takes, std::atomic<bool>& sent, std::atomic<bool>& released,
@@ -66,14 +61,11 @@ class Slow final : public Idle {
     released_ = true;
     return {Released::yes};
   }
-  std::vector<Holder> look_at_holders(const LockKey&, const CallOptions& call_options) override {
+  std::vector<Holder> evict(const LockKey&, std::optional<Fence>, const Who&,
+                            const CallOptions& call_options) override {
     pass(is_sent_after_ * 2, call_options);
-    return {Holder{}};
-  }
-  std::vector<Holder> evict_seen(const LockKey&, const std::vector<Holder>& seen, const Who&,
-                                 const CallOptions& call_options) override {
     send(call_options);
-    return seen;
+    return {Holder{}};
   }
 
  private:

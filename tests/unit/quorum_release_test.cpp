@@ -72,21 +72,15 @@ bool may_be_done(bool loses_an_answer) {
   return sent.raised();
 }
 
-/// The last node lists a hold that the others do not have, and refuses to evict it.
+/// The last node has a hold that the others do not have, and refuses to evict it.
 class LastTakesNoWrites final : public ThreeMembers {
  public:
   bool has_sent_releases(std::size_t) const override { return true; }
 
  private:
-  Response response(std::size_t member, const NodeRequest& request) const override {
+  Response response(std::size_t member, const NodeRequest&) const override {
     if (member != 2) return std::vector<Holder>{};
-    if (std::holds_alternative<Eviction>(request)) {
-      return Error(ErrorKind::unavailable, "NOREPLICAS Not enough good replicas");
-    }
-    Holder left_over;
-    left_over.owner = "o";
-    left_over.fence = Fence{7};
-    return std::vector<Holder>{left_over};
+    return Error(ErrorKind::unavailable, "NOREPLICAS Not enough good replicas");
   }
   /// Many more than the eviction needs.
   std::uint64_t most_requests() const override { return 60; }

@@ -22,7 +22,7 @@
 #include "redis/endpoint_resolver.hpp"
 #include "redis/redis_member.hpp"
 #include "redis/redis_store.hpp"
-#include "sql/open_database.hpp"
+#include "sql/database.hpp"
 #include "zookeeper/zookeeper_backend.hpp"
 
 namespace dlock {

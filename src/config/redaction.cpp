@@ -23,6 +23,13 @@ struct Span {
   std::size_t end;
 };
 
+/// Whether a query parameter of this name is a secret: a password, a client's secret, or a key that
+/// libpq accepts in place of a password.
+bool is_secret_name(std::string_view name) {
+  return name.ends_with("password") || name.ends_with("_secret") || name == "scram_client_key" ||
+         name == "scram_server_key";
+}
+
 /// The values of `password=` and similar parameters after the `?` of a URL. libpq decodes
 /// percent-encoding in their names, too.
 std::vector<Span> query_passwords(std::string_view url) {
@@ -51,11 +58,6 @@ std::string without_query_passwords(std::string_view url) {
 }
 
 }  // namespace
-
-bool is_secret_name(std::string_view name) {
-  return name.ends_with("password") || name.ends_with("_secret") || name == "scram_client_key" ||
-         name == "scram_server_key";
-}
 
 std::string redacted(std::string_view whole) {
   const std::string text = without_query_passwords(whole);

@@ -16,10 +16,6 @@ std::string redacted(std::string_view text);
 /// that was given to the wrong flag.
 std::string in_quotes(std::string_view text);
 
-/// Whether a query parameter of this name is a secret: a password, a client's secret, or a key that
-/// libpq accepts in place of a password.
-bool is_secret_name(std::string_view name);
-
 /// Whether a URL contains a password or another secret.
 bool holds_password(std::string_view text);
 

@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <cctype>
 #include <climits>
+#include <utility>
 
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "config/database_url.hpp"
+#include "config/options.hpp"
 #include "config/redaction.hpp"
 #include "config/suggestion.hpp"
 #include "config/url_parts.hpp"
@@ -42,76 +43,13 @@ int parse_db(std::string_view text) {
   return static_cast<int>(*db);
 }
 
-/// Parses `user:pw@`, `:pw@` or `user@` and removes it from the front of `authority`.
-void take_credentials(std::string_view& authority, Endpoint& target) {
-  const auto at = authority.rfind('@');
-  if (at == std::string_view::npos) return;
-  const auto credentials = authority.substr(0, at);
-  authority.remove_prefix(at + 1);
-  const auto colon = credentials.find(':');
-  const auto user = credentials.substr(0, colon);
-  if (credentials.empty())
-    throw_usage("nothing comes before the @: drop it, or write user:password@");
-  if (!user.empty()) target.user = decoded(user, "the user");
-  if (colon == std::string_view::npos) return;
-  target.password = decoded(credentials.substr(colon + 1), "the password");
-  if (target.password == "") throw_usage("the password before the @ is empty");
-}
-
-/// Parses all of `text` as `HOST[:PORT]`.
-void take_address(std::string_view text, Endpoint& endpoint) {
-  endpoint.host = take_host(text);
-  if (text.starts_with(':')) {
-    endpoint.port = parse_port(text.substr(1));
-  } else if (!text.empty()) {
-    throw_usage("\"" + redacted(text) + "\" after the host is not :PORT");
-  }
-}
-
-/// Parses `H1[:P1],H2,...`; the other members of each endpoint are those of `like`.
-std::vector<Endpoint> take_addresses(std::string_view hosts, const Endpoint& like) {
-  std::vector<Endpoint> endpoints;
-  while (true) {
-    Endpoint endpoint = like;
-    take_address(cut_until(hosts, ","), endpoint);
-    const bool twice = std::find(endpoints.begin(), endpoints.end(), endpoint) != endpoints.end();
-    if (twice) throw_usage(endpoint.address() + " is named twice");
-    endpoints.push_back(std::move(endpoint));
-    if (hosts.empty()) return endpoints;
-    hosts.remove_prefix(1);
-  }
-}
-
-/// The parts of a URL of the redis family: `scheme://CREDENTIALS@HOSTS/PATH`.
-struct Parts {
-  Endpoint login;
-  std::string_view hosts;
-  std::string_view path;  ///< after the first slash
-};
-
-Parts take_parts(std::string_view rest, bool tls, const char* form) {
-  Parts parts;
-  if (tls) parts.login.tls.emplace();
-  parts.hosts = take_authority(rest, false);
-  const bool several = parts.hosts.find('@') != parts.hosts.rfind('@');
-  if (several &&
-      parts.hosts.substr(0, parts.hosts.rfind('@')).find(',') != std::string_view::npos) {
-    throw_usage(
-        "user and password come once, before the first host; write %2C for a comma in them");
-  }
-  take_credentials(parts.hosts, parts.login);
-  if (rest.find_first_of("?#") != std::string_view::npos) {
-    throw_usage(std::string("nothing may follow ") + form);
-  }
-  if (!rest.empty()) parts.path = rest.substr(1);
-  return parts;
-}
-
 Endpoint parse_redis(std::string_view rest, bool tls) {
-  Parts parts = take_parts(rest, tls, "redis://HOST[:PORT][/DB]");
-  take_address(parts.hosts, parts.login);
-  if (!parts.path.empty()) parts.login.database = parse_db(parts.path);
-  return parts.login;
+  UrlParts parts = url_parts(rest, "redis://HOST[:PORT][/DB]");
+  Endpoint server = parts.login(tls);
+  server.host = take_host(parts.hosts);
+  server.port = port_in(parts.hosts, server.port);
+  if (!parts.path.empty()) server.database = parse_db(parts.path);
+  return server;
 }
 
 /// Sentinel accepts only these characters in the name of a master (sentinel.c).
@@ -122,7 +60,7 @@ bool is_master_name(std::string_view name) {
 }
 
 SentinelTarget parse_sentinel(std::string_view rest, bool tls) {
-  Parts parts = take_parts(rest, tls, "redis+sentinel://HOST[:PORT],.../NAME[/DB]");
+  UrlParts parts = url_parts(rest, "redis+sentinel://HOST[:PORT],.../NAME[/DB]");
   const auto name = cut_until(parts.path, "/");
   if (name.empty()) {
     throw_usage("the name of the master is missing: redis+sentinel://HOST[:PORT],.../NAME[/DB]");
@@ -131,18 +69,29 @@ SentinelTarget parse_sentinel(std::string_view rest, bool tls) {
   constexpr int usual_sentinel_port = 26379;
   Endpoint sentinel;
   sentinel.port = usual_sentinel_port;
-  sentinel.tls = parts.login.tls;
-  SentinelTarget target{take_addresses(parts.hosts, sentinel), std::string(name), parts.login};
+  SentinelTarget target{{}, std::string(name), parts.login(tls)};
+  sentinel.tls = target.master.tls;
+  target.sentinels = endpoints_at(parts.hosts, sentinel);
   if (parts.path.size() > 1) target.master.database = parse_db(parts.path.substr(1));
   return target;
 }
 
 ClusterTarget parse_cluster(std::string_view rest, bool tls) {
-  Parts parts = take_parts(rest, tls, "redis+cluster://HOST[:PORT],...");
+  const UrlParts parts = url_parts(rest, "redis+cluster://HOST[:PORT],...");
   if (!parts.path.empty() && parse_db(parts.path) != 0) {
     throw_usage("a Cluster has database 0 only: redis+cluster://HOST[:PORT],...");
   }
-  return ClusterTarget{take_addresses(parts.hosts, parts.login)};
+  return ClusterTarget{endpoints_at(parts.hosts, parts.login(tls))};
+}
+
+/// The members of etcd or ZooKeeper, where a password belongs to a user.
+std::vector<Endpoint> members_in(const UrlParts& parts, bool tls, int usual_port) {
+  Endpoint server = parts.login(tls);
+  if (server.password && !server.user) {
+    throw_usage("a password without a user: write user:password@");
+  }
+  server.port = usual_port;
+  return endpoints_at(parts.hosts, server);
 }
 
 EtcdTarget parse_etcd(std::string_view rest, bool tls) {
@@ -150,13 +99,9 @@ EtcdTarget parse_etcd(std::string_view rest, bool tls) {
   throw_usage("this dlock was built without etcd (DLOCK_ETCD is off)");
 #endif
   constexpr int usual_etcd_port = 2379;
-  Parts parts = take_parts(rest, tls, "etcd://HOST[:PORT],...");
+  const UrlParts parts = url_parts(rest, "etcd://HOST[:PORT],...");
   if (!parts.path.empty()) throw_usage("nothing may follow etcd://HOST[:PORT],...");
-  if (parts.login.password && !parts.login.user) {
-    throw_usage("a password without a user: write user:password@");
-  }
-  parts.login.port = usual_etcd_port;
-  return EtcdTarget{take_addresses(parts.hosts, parts.login)};
+  return EtcdTarget{members_in(parts, tls, usual_etcd_port)};
 }
 
 /// Parses the path of a node. No name in it may be empty, `.` or `..`, as ZooKeeper requires.
@@ -179,49 +124,159 @@ ZooKeeperTarget parse_zookeeper(std::string_view rest) {
   throw_usage("this dlock was built without ZooKeeper (DLOCK_ZOOKEEPER is off)");
 #endif
   constexpr int usual_zookeeper_port = 2181;
-  Parts parts = take_parts(rest, false, "zk://HOST[:PORT],.../CHROOT");
-  if (parts.login.password && !parts.login.user) {
-    throw_usage("a password without a user: write user:password@");
-  }
-  parts.login.port = usual_zookeeper_port;
-  return ZooKeeperTarget{take_addresses(parts.hosts, parts.login), chroot_from(parts.path)};
-}
-
-/// Parses `db=N`, which is all that a query may hold.
-int parse_query(std::string_view query) {
-  const auto name = query.substr(0, query.find('='));
-  if (query.find('&') != std::string_view::npos) throw_usage("unix:///PATH takes only ?db=N");
-  if (name != "db" || name.size() == query.size()) {
-    throw_usage("\"" + redacted(name) + "\" after the ? is unknown: unix:///PATH?db=N");
-  }
-  return parse_db(query.substr(name.size() + 1));
+  const UrlParts parts = url_parts(rest, "zk://HOST[:PORT],.../CHROOT");
+  return ZooKeeperTarget{members_in(parts, false, usual_zookeeper_port), chroot_from(parts.path)};
 }
 
 Endpoint parse_unix(std::string_view rest) {
-  Endpoint target;
-  auto authority = take_authority(rest, rest.starts_with('/'));
-  take_credentials(authority, target);
-  if (!authority.empty()) {
-    throw_usage("\"" + redacted(authority) +
+  UrlParts parts = url_parts(rest);
+  Endpoint target = parts.login(false);
+  if (!parts.hosts.empty() || parts.path.empty()) {
+    throw_usage("\"" + redacted(parts.hosts) +
                 "\" comes before the path: unix:///PATH has three slashes");
   }
-  target.socket_path = absolute_path(cut_until(rest, "?#"), "unix://");
+  target.socket_path = absolute_path("/" + std::string(parts.path), "unix://");
   if (target.socket_path.size() >= sizeof(sockaddr_un::sun_path)) {
     throw_usage("the path of a socket is at most " +
                 std::to_string(sizeof(sockaddr_un::sun_path) - 1) + " bytes");
   }
-  if (rest.starts_with('#')) throw_usage("unix:// takes nothing after the path except ?db=N");
-  if (rest.starts_with('?')) target.database = parse_query(rest.substr(1));
+  while (!parts.query.empty()) {
+    const UrlParameter parameter = take_parameter(parts.query);
+    if (parameter.name != "db") {
+      throw_usage("\"" + parameter.shown + "\" after the ? is unknown: unix:///PATH?db=N");
+    }
+    target.database = parse_db(parameter.value);
+  }
+  return target;
+}
+
+/// Refuses a host that libpq would quote with the password. It is `HOST`, `HOST:PORT` or
+/// `[ADDRESS]:PORT`; a host may be a percent-encoded socket directory.
+void check_postgres_host(std::string_view each) {
+  if (each.starts_with('[')) {
+    take_host(each);
+  } else {
+    refuse_colons(each);
+    decoded(cut_until(each, ":"), "the host");
+  }
+  if (each != ":") port_in(each, 0);
+}
+
+/// Each connection reads a file again, and the attach daemon has another working directory.
+std::string path_from(const UrlParameter& given) {
+  if (given.value.starts_with('/')) return given.value;
+  throw_usage(given.shown + " is not an absolute path: \"" + redacted(given.value) + "\"");
+}
+
+void check_postgres_parameter(const UrlParameter& given) {
+  constexpr std::string_view files[] = {"sslrootcert", "sslcert",   "sslkey",
+                                        "sslcrl",      "sslcrldir", "passfile"};
+  const auto& [name, value, shown] = given;
+  if (name == "dlock-schema" && value.empty()) throw_usage("dlock-schema is empty");
+  const bool is_file = std::find(std::begin(files), std::end(files), name) != std::end(files);
+  const bool is_key_id = name == "sslkey" && value.find(':') < value.find('/');
+  if (is_file && value != "system" && !value.empty() && !is_key_id) path_from(given);
+}
+
+/// libpq parses the URL, too, and refuses a wrong parameter when dlock connects.
+SqlTarget parse_postgres(std::string_view text, std::string_view rest) {
+#ifndef DLOCK_WITH_POSTGRESQL
+  throw_usage("this dlock was built without PostgreSQL (DLOCK_POSTGRESQL is off)");
+#endif
+  UrlParts parts = url_parts(rest);
+  const auto login = rest.substr(0, rest.find_first_of("/?"));
+  if (login.find('@') != login.rfind('@')) throw_usage("an @ in a user or password is %40");
+  for (auto hosts = parts.hosts; !hosts.empty();) check_postgres_host(take_until(hosts, ','));
+  SqlTarget target{std::string(text), "postgres://" + escaped(percent_decoded(parts.hosts))};
+  if (!parts.path.empty()) target.shown += "/" + escaped(decoded(parts.path, "the database"));
+  target.has_password = parts.password.has_value();
+  for (char mark = '?'; !parts.query.empty();) {
+    const UrlParameter each = take_parameter(parts.query);
+    check_postgres_parameter(each);
+    target.has_password |= each.name == "password";
+    if (each.name != "host" && each.name != "port") continue;
+    target.shown += std::exchange(mark, '&') + each.name + "=" + escaped(each.value);
+  }
+  return target;
+}
+
+MysqlAddress::Tls tls_from(const std::string& mode) {
+  if (mode == "DISABLED") return MysqlAddress::Tls::off;
+  if (mode == "REQUIRED") return MysqlAddress::Tls::encrypted;
+  if (mode == "VERIFY_CA" || mode == "VERIFY_IDENTITY") return MysqlAddress::Tls::verified;
+  throw_usage("invalid ssl-mode \"" + redacted(mode) +
+              "\" (DISABLED, REQUIRED, VERIFY_CA, VERIFY_IDENTITY)");
+}
+
+void take_mysql_parameters(std::string_view query, MysqlAddress& address) {
+  std::string mode;
+  while (!query.empty()) {
+    const UrlParameter given = take_parameter(query);
+    if (given.name == "socket") {
+      address.socket_path = path_from(given);
+    } else if (given.name == "ssl-ca") {
+      address.ca = path_from(given);
+    } else if (given.name == "ssl-cert") {
+      address.certificate = path_from(given);
+    } else if (given.name == "ssl-key") {
+      address.key = path_from(given);
+    } else if (given.name == "ssl-mode") {
+      mode = given.value;
+    } else {
+      throw_usage(
+          "\"" + given.shown + "\" after the ? is unknown" +
+          did_you_mean(given.name, {"socket", "ssl-mode", "ssl-ca", "ssl-cert", "ssl-key"}));
+    }
+  }
+  // A CA file is given to verify the server, so it implies verification.
+  if (!address.ca.empty()) address.tls = MysqlAddress::Tls::verified;
+  if (!mode.empty()) address.tls = tls_from(mode);
+  const bool unused = !address.ca.empty() && address.tls != MysqlAddress::Tls::verified;
+  if (unused) throw_usage("ssl-ca verifies a server only with ssl-mode=VERIFY_IDENTITY");
+}
+
+/// The client library of MySQL and MariaDB takes no URL.
+SqlTarget parse_mysql(std::string_view scheme, std::string_view rest) {
+#ifndef DLOCK_WITH_MYSQL
+  throw_usage("this dlock was built without MySQL and MariaDB (DLOCK_MYSQL is off)");
+#endif
+  const UrlParts parts = url_parts(rest);
+  const std::string begin = std::string(scheme) + "://";
+  if (parts.hosts.find(',') != std::string_view::npos) {
+    throw_usage("a URL of MySQL or MariaDB names one host");
+  }
+  MysqlAddress address;
+  address.user = parts.user;
+  if (parts.password) address.password = *parts.password;
+  if (auto hosts = parts.hosts; !hosts.empty()) {
+    address.host = take_host(hosts);
+    address.port = port_in(hosts, 0);
+  }
+  address.database = decoded(parts.path, "the database");
+  if (address.database.empty()) {
+    throw_usage("the database is missing: " + begin + "HOST[:PORT]/DB");
+  }
+  take_mysql_parameters(parts.query, address);
+  if (!address.host.empty() && !address.socket_path.empty()) {
+    throw_usage("a URL names a host or a socket, not both: " + begin +
+                "/DB?socket=/PATH has three slashes");
+  }
+  SqlTarget target{"",
+                   begin + escaped(percent_decoded(parts.hosts)) + "/" + escaped(address.database)};
+  if (!address.socket_path.empty()) target.shown += "?socket=" + escaped(address.socket_path);
+  target.has_password = address.password.has_value();
+  target.mysql = std::move(address);
   return target;
 }
 
 [[noreturn]] void refuse_scheme(std::string_view scheme) {
   // Some clients and Docker's links use tcp:// for Redis.
   const std::string meant = scheme == "tcp" ? "redis" : std::string(scheme);
-  const std::string suggestion = did_you_mean(
-      meant + "://", {"local:", "redis://", "unix://", "rediss://", "redis+sentinel://",
-                      "rediss+sentinel://", "redis+cluster://", "rediss+cluster://", "postgres://",
-                      "postgresql://", "mysql://", "mariadb://", "etcd://", "etcds://", "zk://"});
+  std::vector<std::string> known;
+  for (std::string_view words = option("server").value.words; !words.empty();) {
+    known.emplace_back(take_until(words, ' '));
+  }
+  const std::string suggestion = did_you_mean(meant + "://", known);
   throw_usage("unknown scheme " + redacted(scheme) + "://" +
               (suggestion.empty()
                    ? ": it is local:, redis://, rediss://, unix://, redis+sentinel://, "
@@ -273,8 +328,8 @@ Target parse_server_url(std::string_view text) {
   const auto scheme = text.substr(0, colon);
   const auto rest = text.substr(colon + 3);
   if (scheme == "unix") return parse_unix(rest);
-  if (scheme == "postgres" || scheme == "postgresql") return parse_postgres_url(text, rest);
-  if (scheme == "mysql" || scheme == "mariadb") return parse_mysql_url(scheme, rest);
+  if (scheme == "postgres" || scheme == "postgresql") return parse_postgres(text, rest);
+  if (scheme == "mysql" || scheme == "mariadb") return parse_mysql(scheme, rest);
   if (scheme == "etcd" || scheme == "etcds") return parse_etcd(rest, scheme == "etcds");
   if (scheme == "zk") return parse_zookeeper(rest);
   if (scheme == "zks") {

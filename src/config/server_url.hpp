@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/endpoint.hpp"
-#include "base/mysql_address.hpp"
+#include "sql/database.hpp"
 
 namespace dlock {
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 #include "base/duration.hpp"
 #include "base/error.hpp"
@@ -18,7 +19,67 @@ bool is_ipv6(const std::string& text) {
   return inet_pton(AF_INET6, text.substr(0, text.find('%')).c_str(), &address) == 1;
 }
 
+/// Removes `user:pw@`, `:pw@` or `user@` from the front of the hosts.
+void take_login(UrlParts& parts) {
+  const auto at = parts.hosts.rfind('@');
+  if (at == std::string_view::npos) return;
+  auto login = parts.hosts.substr(0, at);
+  parts.hosts.remove_prefix(at + 1);
+  const bool several = login.find('@') != std::string_view::npos;
+  if (several && login.find(',') != std::string_view::npos) {
+    throw_usage(
+        "user and password come once, before the first host; write %2C for a comma in them");
+  }
+  const auto user = cut_until(login, ":");
+  if (!user.empty()) parts.user = decoded(user, "the user");
+  if (!login.empty()) parts.password = decoded(login.substr(1), "the password");
+  const bool none = !parts.user && !parts.password;
+  if (none) throw_usage("nothing comes before the @: drop it, or write user:password@");
+}
+
 }  // namespace
+
+Endpoint UrlParts::login(bool tls) const {
+  if (password == "") throw_usage("the password before the @ is empty");
+  Endpoint server;
+  server.user = user;
+  if (password) server.password = *password;
+  if (tls) server.tls.emplace();
+  return server;
+}
+
+UrlParts url_parts(std::string_view rest) {
+  UrlParts parts{.hosts = cut_until(rest, "/?#")};
+  if (!parts.hosts.empty() && rest.find('@') != std::string_view::npos) {
+    throw_usage(
+        "an @ follows the host: in a user or password, write %2F for /, %3F for ?, %23 for #");
+  }
+  if (rest.find('#') != std::string_view::npos) {
+    throw_usage("a # stands in the URL: in a user, password or name it is written %23");
+  }
+  take_login(parts);
+  parts.path = cut_until(rest, "?");
+  if (!parts.path.empty()) parts.path.remove_prefix(1);
+  if (!rest.empty()) parts.query = rest.substr(1);
+  return parts;
+}
+
+UrlParts url_parts(std::string_view rest, const char* form) {
+  UrlParts parts = url_parts(rest);
+  const bool has_query = rest.find('?') != std::string_view::npos;
+  if (has_query) throw_usage(std::string("nothing may follow ") + form);
+  return parts;
+}
+
+UrlParameter take_parameter(std::string_view& query) {
+  auto value = take_until(query, '&');
+  const bool has_value = value.find('=') != std::string_view::npos;
+  if (!has_value) throw_usage("after the ? comes NAME=VALUE, and more of them after an &");
+  std::string name = decoded(take_until(value, '='), "the name of a parameter");
+  std::string shown = redacted(name);
+  std::string text = decoded(value, shown);
+  return {std::move(name), std::move(text), std::move(shown)};
+}
 
 std::string_view cut_until(std::string_view& text, std::string_view marks) {
   const auto part = text.substr(0, text.find_first_of(marks));
@@ -37,10 +98,11 @@ std::string decoded(std::string_view text, const std::string& what) {
   return plain;
 }
 
-void refuse_colons() {
-  // The text may be a password without its @.
-  throw_usage("no HOST:PORT after :// : an IPv6 address has brackets, as in [::1]:6379, and " +
-              std::string("an @ follows a password"));
+void refuse_colons(std::string_view host_and_port) {
+  if (std::count(host_and_port.begin(), host_and_port.end(), ':') < 2) return;
+  throw_usage(
+      "no HOST:PORT after :// : an IPv6 address has brackets, as in [::1]:6379, and an @ follows "
+      "a password");
 }
 
 std::string take_host(std::string_view& authority) {
@@ -54,9 +116,7 @@ std::string take_host(std::string_view& authority) {
     authority.remove_prefix(close + 1);
     return address;
   }
-  if (std::count(authority.begin(), authority.end(), ':') > 1) {
-    refuse_colons();
-  }
+  refuse_colons(authority);
   std::string host(cut_until(authority, ":"));
   const bool named = std::all_of(host.begin(), host.end(), [](char c) {
     const bool mark = c == '-' || c == '.' || c == '_';
@@ -69,7 +129,10 @@ std::string take_host(std::string_view& authority) {
   return host;
 }
 
-int parse_port(std::string_view text) {
+int port_in(std::string_view text, int usual) {
+  if (text.empty()) return usual;
+  if (!text.starts_with(':')) throw_usage("\"" + redacted(text) + "\" after the host is not :PORT");
+  text.remove_prefix(1);
   const auto port = parse_number(text, 1, 65535);
   if (port) return static_cast<int>(*port);
   const bool digits = text.find_first_not_of("0123456789") == std::string_view::npos;
@@ -78,14 +141,19 @@ int parse_port(std::string_view text) {
   throw_usage("the port is no number from 1 to 65535; an @ follows a password");
 }
 
-std::string_view take_authority(std::string_view& rest, bool path_may_have_at) {
-  const auto authority = cut_until(rest, "/?#");
-  const bool unfinished = rest.find('@') != std::string_view::npos;
-  if (unfinished && !path_may_have_at) {
-    throw_usage(
-        "an @ follows the host: in a user or password, write %2F for /, %3F for ?, %23 for #");
+std::vector<Endpoint> endpoints_at(std::string_view hosts, const Endpoint& like) {
+  std::vector<Endpoint> endpoints;
+  while (true) {
+    Endpoint endpoint = like;
+    auto address = cut_until(hosts, ",");
+    endpoint.host = take_host(address);
+    endpoint.port = port_in(address, like.port);
+    const bool twice = std::find(endpoints.begin(), endpoints.end(), endpoint) != endpoints.end();
+    if (twice) throw_usage(endpoint.address() + " is named twice");
+    endpoints.push_back(std::move(endpoint));
+    if (hosts.empty()) return endpoints;
+    hosts.remove_prefix(1);
   }
-  return authority;
 }
 
 }  // namespace dlock

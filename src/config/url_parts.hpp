@@ -1,11 +1,45 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "base/endpoint.hpp"
 
 namespace dlock {
 
-// Helpers of the URL parsers. All throw Error{usage}, whose message never shows a password.
+// The parts that URLs of all engines have. All functions throw Error{usage}, whose message never
+// shows a password, not even one whose @ is forgotten or misplaced.
+
+/// The parts of `SCHEME://USER:PASSWORD@HOSTS/PATH?QUERY`.
+struct UrlParts {
+  std::optional<std::string> user{};
+  std::optional<std::string> password{};
+  std::string_view hosts;
+  std::string_view path{};  ///< after its first slash, not decoded
+  std::string_view query{};
+
+  /// A server with this login, which has no empty password.
+  Endpoint login(bool tls) const;
+};
+
+/// Takes the text after `://` apart. A `/`, `?` or `#` in a password would end the hosts too early,
+/// and the rest of the password would be shown as a path, so an `@` after them is refused.
+UrlParts url_parts(std::string_view rest);
+
+/// The same for a URL of this `form`, which has no query.
+UrlParts url_parts(std::string_view rest, const char* form);
+
+/// A parameter of a query, decoded.
+struct UrlParameter {
+  std::string name;
+  std::string value;
+  std::string shown;  ///< its name in messages
+};
+
+/// Removes `NAME=VALUE`, and the `&` after it, from the front of a query that is not empty.
+UrlParameter take_parameter(std::string_view& query);
 
 /// Removes the text before the first of `marks` from the front of `text`, and returns it.
 std::string_view cut_until(std::string_view& text, std::string_view marks);
@@ -13,17 +47,16 @@ std::string_view cut_until(std::string_view& text, std::string_view marks);
 /// Percent-decodes `text`; `what` names it in messages.
 std::string decoded(std::string_view text, const std::string& what);
 
-/// Reports that :// is followed by more colons than a HOST:PORT has.
-[[noreturn]] void refuse_colons();
+/// Refuses an IPv6 address without brackets.
+void refuse_colons(std::string_view host_and_port);
 
 /// Removes a host name or address from the front of `authority`; IPv6 is in brackets.
 std::string take_host(std::string_view& authority);
 
-int parse_port(std::string_view text);
+/// The port in `:PORT`, which follows a host; `usual` if nothing does.
+int port_in(std::string_view text, int usual);
 
-/// Removes the part between `://` and the path from the front of `rest`, and returns it. A `/`, `?`
-/// or `#` in a password would end that part too early, and the rest of the password would be shown
-/// as a path. An `@` after it is therefore refused unless `path_may_have_at`.
-std::string_view take_authority(std::string_view& rest, bool path_may_have_at);
+/// Parses `H1[:P1],H2,...`; the other members of each endpoint are those of `like`.
+std::vector<Endpoint> endpoints_at(std::string_view hosts, const Endpoint& like);
 
 }  // namespace dlock

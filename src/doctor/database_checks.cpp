@@ -11,7 +11,7 @@
 #include "doctor/examine_redis.hpp"
 #include "doctor/finding.hpp"
 #include "doctor/redis_checks.hpp"
-#include "sql/open_database.hpp"
+#include "sql/database.hpp"
 
 #ifdef DLOCK_WITH_MYSQL
 #include "sql/mysql_backend.hpp"

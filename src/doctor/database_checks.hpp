@@ -4,11 +4,11 @@
 #include <optional>
 #include <string>
 
-#include "base/mysql_address.hpp"
 #include "doctor/examine_database.hpp"
 #include "doctor/facts.hpp"
 #include "doctor/finding.hpp"
 #include "lock/store.hpp"
+#include "sql/database.hpp"
 
 namespace dlock {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "base/mysql_address.hpp"
 #include "doctor/facts.hpp"
+#include "sql/database.hpp"
 
 namespace dlock {
 

@@ -2,6 +2,7 @@
 
 #include <errmsg.h>
 #include <fcntl.h>
+#include <mysqld_error.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -10,7 +11,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
+#include <string_view>
 #include <thread>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/fd.hpp"
@@ -19,7 +23,7 @@
 #include "base/thread.hpp"
 #include "base/wait.hpp"
 #include "net/resolve.hpp"
-#include "sql/mysql_error.hpp"
+#include "sql/database.hpp"
 
 namespace dlock {
 namespace {
@@ -39,15 +43,6 @@ LibMariaDb load_libmariadb() {
   sigaction(SIGPIPE, &before, nullptr);
   return loaded;
 }
-
-}  // namespace
-
-const LibMariaDb& libmariadb() {
-  static const LibMariaDb functions = load_libmariadb();
-  return functions;
-}
-
-namespace {
 
 /// Shuts a socket down at the deadline or when the call is cancelled: during a TLS handshake the
 /// library itself waits for the server, without a limit.
@@ -85,7 +80,6 @@ short poll_events(int status) {
   short events = 0;
   if ((status & MYSQL_WAIT_READ) != 0) events |= POLLIN;
   if ((status & MYSQL_WAIT_WRITE) != 0) events |= POLLOUT;
-  if ((status & MYSQL_WAIT_EXCEPT) != 0) events |= POLLPRI;
   return events;
 }
 
@@ -93,11 +87,91 @@ int library_events(short came) {
   int status = 0;
   if ((came & (POLLIN | POLLERR | POLLHUP)) != 0) status |= MYSQL_WAIT_READ;
   if ((came & (POLLOUT | POLLERR | POLLHUP)) != 0) status |= MYSQL_WAIT_WRITE;
-  if ((came & POLLPRI) != 0) status |= MYSQL_WAIT_EXCEPT;
   return status;
 }
 
+/// Whether an error number comes from libmariadb and not from the server.
+bool is_of_library(unsigned error) {
+  constexpr unsigned of_mariadb = 5000;
+  return (error >= CR_MIN_ERROR && error <= CR_MAX_ERROR) || error >= of_mariadb;
+}
+
+bool refuses_login(unsigned error) {
+  constexpr unsigned locked_in_mysql = 3118;
+  constexpr unsigned refusals[] = {
+      ER_ACCESS_DENIED_ERROR,        ER_ACCESS_DENIED_NO_PASSWORD_ERROR,
+      ER_DBACCESS_DENIED_ERROR,      ER_HOST_NOT_PRIVILEGED,
+      ER_MUST_CHANGE_PASSWORD_LOGIN, ER_ACCOUNT_HAS_BEEN_LOCKED,
+      CR_AUTH_PLUGIN_CANNOT_LOAD,    locked_in_mysql};
+  return std::find(std::begin(refusals), std::end(refusals), error) != std::end(refusals);
+}
+
+bool is_full(unsigned error) {
+  return error == ER_CON_COUNT_ERROR || error == ER_TOO_MANY_USER_CONNECTIONS ||
+         error == ER_USER_LIMIT_REACHED;
+}
+
+/// Whether an error text about TLS concerns the connection, or a server problem: both are
+/// temporary.
+bool is_of_connection(const std::string& message) {
+  constexpr std::string_view of_connection[] = {"eof",
+                                                "onnection",
+                                                "eset",
+                                                "roken pipe",
+                                                "imed out",
+                                                "record",
+                                                "wrong version",
+                                                "internal error",
+                                                "handshake failure",
+                                                "protocol version",
+                                                "unsupported protocol",
+                                                "does not support"};
+  return std::any_of(
+      std::begin(of_connection), std::end(of_connection),
+      [&](std::string_view what) { return message.find(what) != std::string::npos; });
+}
+
+/// OpenSSL has a hundred texts for a certificate that is not accepted, so all other texts count as
+/// that.
+ErrorKind kind_of_tls(const std::string& message) {
+  const ErrorKind kind = tls_error_kind(message);
+  const bool may_pass = kind == ErrorKind::unavailable && is_of_connection(message);
+  return kind == ErrorKind::usage || may_pass ? kind : ErrorKind::denied;
+}
+
+/// The library does not name a file that it cannot read, and its "No such file or directory" may
+/// remain from an earlier call, so this checks the files themselves.
+std::optional<std::string> unreadable_file(const MysqlAddress& address) {
+  for (const auto& [option, path] :
+       {std::pair("ssl-ca", &address.ca), std::pair("ssl-cert", &address.certificate),
+        std::pair("ssl-key", &address.key)}) {
+    if (path->empty() || access(path->c_str(), R_OK) == 0) continue;
+    const char* const why = std::strerror(errno);
+    return std::string(option) + ": cannot read \"" + escaped(*path) + "\": " + why;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
+
+const LibMariaDb& libmariadb() {
+  static const LibMariaDb functions = load_libmariadb();
+  return functions;
+}
+
+Error connect_error(unsigned error, const std::string& message, const MysqlAddress& address,
+                    const std::string& shown) {
+  const std::string said = shown + ": " + escaped(message);
+  if (error != CR_SSL_CONNECTION_ERROR) {
+    if (refuses_login(error)) return {ErrorKind::denied, said, Cause::password_wrong};
+    return {ErrorKind::unavailable, said, is_full(error) ? Cause::too_many_clients : Cause::none};
+  }
+  if (const auto fault = unreadable_file(address)) {
+    return {ErrorKind::usage, shown + ": " + *fault};
+  }
+  const ErrorKind kind = kind_of_tls(message);
+  return {kind, said, kind == ErrorKind::denied ? Cause::certificate : Cause::none};
+}
 
 void MysqlConnection::close() {
   if (mysql_ == nullptr) return;
@@ -119,13 +193,9 @@ void MysqlConnection::broke() {
   throw_unavailable(shown_ + ": the connection broke: " + escaped(message));
 }
 
-void MysqlConnection::check_in_time(const CallOptions& call_options) {
-  if (readable(call_options.cancel_fd)) {
-    abandon();
-    throw_interrupted();
-  }
-  if (BootClock::now() < call_options.deadline) return;
+void MysqlConnection::give_up(const CallOptions& call_options) {
   abandon();
+  if (readable(call_options.cancel_fd)) throw_interrupted();
   throw_unavailable(shown_ + ": no answer in time");
 }
 
@@ -137,16 +207,11 @@ int MysqlConnection::wait(int status, const CallOptions& call_options) {
     until = std::min(until, later(BootClock::now(), of_library));
   }
   poll_until(fds, until);
-  if (fds[0].revents != 0) {
-    abandon();
-    throw_interrupted();
-  }
+  const bool by_library = fds[1].revents != 0 || until < call_options.deadline;
   // A server that sends without end gets no more time than a silent one.
-  const bool in_time = BootClock::now() < call_options.deadline;
-  if (fds[1].revents != 0 && in_time) return library_events(fds[1].revents);
-  if (until < call_options.deadline && in_time) return MYSQL_WAIT_TIMEOUT;
-  abandon();
-  throw_unavailable(shown_ + ": no answer in time");
+  const bool in_time = by_library && BootClock::now() < call_options.deadline;
+  if (fds[0].revents != 0 || !in_time) give_up(call_options);
+  return fds[1].revents == 0 ? MYSQL_WAIT_TIMEOUT : library_events(fds[1].revents);
 }
 
 void MysqlConnection::carry_out(const Begin& begin, const Continue& go_on,
@@ -227,7 +292,7 @@ void MysqlConnection::refuse_dead_socket() const {
                     std::strerror(of_this_kind ? EPROTOTYPE : errno));
 }
 
-bool MysqlConnection::log_in(const std::string& host, const CallOptions& call_options) {
+void MysqlConnection::log_in(const std::string& host, const CallOptions& call_options) {
   refuse_dead_socket();
   mysql_ = libmariadb().mysql_init(nullptr);
   if (mysql_ == nullptr) throw Error(ErrorKind::host_refused, "out of memory");
@@ -253,36 +318,30 @@ bool MysqlConnection::log_in(const std::string& host, const CallOptions& call_op
         return libmariadb().mysql_real_connect_cont(&connected, mysql_, events);
       },
       call_options);
-  if (connected == nullptr) check_in_time(call_options);
-  return connected != nullptr;
+  if (connected != nullptr) return;
+  const bool in_time = BootClock::now() < call_options.deadline;
+  if (!in_time || readable(call_options.cancel_fd)) give_up(call_options);
+  throw connect_error(libmariadb().mysql_errno(mysql_), libmariadb().mysql_error(mysql_), address_,
+                      shown_)
+      .after_good_files(count_ > 0);
 }
 
 void MysqlConnection::connect(const CallOptions& call_options) {
   // Data on an idle connection means that the server closes it.
-  if (is_open() && at_rest_ && !readable(answered_fd())) {
-    return;
-  }
+  if (is_open() && at_rest_ && !readable(answered_fd())) return;
   close();
   at_rest_ = false;
-  unsigned error = 0;
-  std::string message;
   const auto all = hosts(call_options);
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::size_t left = all.size() - i;
     try {
-      if (log_in(all[i], share_of(call_options, left))) break;
-    } catch (const Error& trouble) {
+      log_in(all[i], share_of(call_options, left));
+      break;
+    } catch (const Error& error) {
       if (mysql_ != nullptr) abandon();
-      if (trouble.kind() != ErrorKind::unavailable || left == 1) throw;
-      continue;
+      // Another address of the host may be reachable.
+      if (error.kind() != ErrorKind::unavailable || left == 1) throw;
     }
-    error = libmariadb().mysql_errno(mysql_);
-    message = libmariadb().mysql_error(mysql_);
-    abandon();
-    if (!was_not_reached(error, message)) break;
-  }
-  if (!is_open()) {
-    throw connect_error(error, message, address_, shown_).after_good_files(count_ > 0);
   }
   refuse_plain_text();
   const int fd = answered_fd();

@@ -11,8 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/mysql_address.hpp"
+#include "base/error.hpp"
 #include "base/wait.hpp"
+#include "sql/database.hpp"
 
 // A list for two uses: the members of LibMariaDb, and their loading.
 #define DLOCK_LIBMARIADB_FUNCTIONS(EACH) \
@@ -87,6 +88,10 @@ struct MysqlResult {
   }
 };
 
+/// The error to throw after a failure to connect. `shown`: the URL for users.
+Error connect_error(unsigned error, const std::string& message, const MysqlAddress& address,
+                    const std::string& shown);
+
 /// The server aborts a statement that waits for a row longer than this.
 constexpr std::chrono::seconds longest_row_wait{1};
 
@@ -131,13 +136,13 @@ class MysqlConnection {
   void carry_out(const Begin& begin, const Continue& go_on, const CallOptions& call_options);
   int wait(int status, const CallOptions& call_options);
   void abandon();
-  /// Throws if a call has failed because of its limits.
-  void check_in_time(const CallOptions& call_options);
+  [[noreturn]] void give_up(const CallOptions& call_options);
   void set_options();
   /// The hosts to try, in order; an empty one means the library's own default.
   std::vector<std::string> hosts(const CallOptions& call_options) const;
   void refuse_dead_socket() const;
-  bool log_in(const std::string& host, const CallOptions& call_options);
+  /// Throws if it does not succeed, and leaves the rest to abandon().
+  void log_in(const std::string& host, const CallOptions& call_options);
   void refuse_plain_text();
   void send_here(const std::string& text, const CallOptions& call_options);
   MysqlResult take_result(bool failed, const CallOptions& call_options);

@@ -12,7 +12,7 @@
 #include "base/text.hpp"
 #include "base/wait.hpp"
 #include "net/resolve.hpp"
-#include "sql/tls_error.hpp"
+#include "sql/database.hpp"
 
 namespace dlock {
 namespace {
@@ -58,12 +58,23 @@ bool is_socket(const std::string& host) {
   return host.empty() || host.front() == '/' || host.front() == '@';
 }
 
+/// The message of libpq about a URL with a wrong parameter, without its quotation if that may be
+/// the rest of a password.
+std::string without_secrets(std::string_view said, const std::string& url) {
+  const std::string plain = percent_decoded(url);
+  const auto has = [&](const char* word) { return plain.find(word) != std::string::npos; };
+  said = said.substr(0, said.find('\n'));
+  if (!has("password=") && !has("_secret=") && !has("_key=")) return escaped(said);
+  return escaped(said.substr(0, said.find(": \""))) + "; an & in a password is %26";
+}
+
 }  // namespace
 
 std::vector<PostgresHost> look_up_hosts(const std::string& url, const CallOptions& call_options) {
-  const LibPqPtr<PQconninfoOption> options(libpq().PQconninfoParse(url.c_str(), nullptr));
-  // The message of libpq may quote a password.
-  if (options == nullptr) throw_usage("libpq does not know a parameter behind the ?");
+  char* said = nullptr;
+  const LibPqPtr<PQconninfoOption> options(libpq().PQconninfoParse(url.c_str(), &said));
+  const LibPqPtr<char> message(said);
+  if (options == nullptr) throw_usage(without_secrets(said == nullptr ? "" : said, url));
   // The environment, and a service named there, supply what the URL leaves out. A service named in
   // the URL overrides them, and libpq does not report what that contains.
   const bool has_service = !parameter(options.get(), "service").empty();
@@ -198,6 +209,10 @@ void PostgresConnection::cannot_connect() {
   if (error.sqlstate == "53300") throw_unavailable(said, Cause::too_many_clients);
   if (error.sqlstate == "57P03") throw_unavailable(said, Cause::loading);
   if (!error.sqlstate.empty()) throw_unavailable(said);
+  // libpq checks the values of parameters before it connects, and its texts are not translated.
+  if (error.text.starts_with("invalid ")) {
+    throw_usage(terms_.shown + ": " + without_secrets(error.text, terms_.url));
+  }
   // libpq reports no SQLSTATE for TLS errors.
   const ErrorKind kind = tls_error_kind(last_try(error.text));
   const Cause cause = kind == ErrorKind::denied ? Cause::certificate : Cause::none;

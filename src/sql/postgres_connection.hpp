@@ -62,6 +62,7 @@ struct LibPqFree {
   void operator()(PGresult* result) const { libpq().PQclear(result); }
   void operator()(PQconninfoOption* options) const { libpq().PQconninfoFree(options); }
   void operator()(PGnotify* notify) const { libpq().PQfreemem(notify); }
+  void operator()(char* text) const { libpq().PQfreemem(text); }
 };
 
 template <typename T>
@@ -77,7 +78,7 @@ struct PostgresHost {
 /// Looks up the hosts in a URL of PostgreSQL, or else in libpq's environment, because libpq would
 /// wait for the resolver without a limit. Returns all addresses in the order of the hosts, without
 /// hosts that could not be looked up. Returns nothing if no host is given or libpq would look none
-/// up. Throws Error{unavailable} if none is found.
+/// up. Throws Error{unavailable} if none is found, and Error{usage} if libpq refuses the URL.
 std::vector<PostgresHost> look_up_hosts(const std::string& url, const CallOptions& call_options);
 
 /// The address and login of a database.

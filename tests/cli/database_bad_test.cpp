@@ -74,6 +74,18 @@ TEST_CASE("database: the table of PostgreSQL is made in the schema that the URL 
   server.text("DROP SCHEMA \"of \"\"locks\"\"\" CASCADE");
 }
 
+TEST_CASE("database: a wrong parameter of PostgreSQL's URL is one line, and no outage") {
+  if (is_missing<PostgresServer>()) return;
+  const std::string url = "postgres://u:sekret@127.0.0.1/db?sslmode=full";
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"run", "-w", "9", "-k", "a", "--", "true"}, {"doctor"}}) {
+    const Result refused = dlock_at(url, words);
+    CAPTURE(words[0]);
+    CHECK(refused.exit_code == 64);
+    CHECK(refused.err == "dlock: postgres://127.0.0.1/db: invalid sslmode value: \"full\"\n");
+  }
+}
+
 TEST_CASE("database: rows of PostgreSQL that cannot be changed, or its activity, are named") {
   if (is_missing<PostgresServer>()) return;
   DatabaseServer& server = empty_database<PostgresServer>();

@@ -1,7 +1,15 @@
-#include "sql/tls_error.hpp"
+#include "sql/database.hpp"
 
 #include <algorithm>
-#include <string>
+#include <iterator>
+#include <utility>
+
+#ifdef DLOCK_WITH_POSTGRESQL
+#include "sql/postgres_backend.hpp"
+#endif
+#ifdef DLOCK_WITH_MYSQL
+#include "sql/mysql_backend.hpp"
+#endif
 
 namespace dlock {
 namespace {
@@ -36,5 +44,30 @@ ErrorKind tls_error_kind(std::string_view said) {
   if (std::any_of(std::begin(of_trust), std::end(of_trust), names)) return ErrorKind::denied;
   return ErrorKind::unavailable;
 }
+
+#ifdef DLOCK_WITH_POSTGRESQL
+std::unique_ptr<CasBackend> open_postgres(const std::string& url, const std::string& shown,
+                                          const std::optional<Password>& password) {
+  return std::make_unique<PostgresBackend>(PostgresTerms{url, password, shown});
+}
+#else
+std::unique_ptr<CasBackend> open_postgres(const std::string&, const std::string&,
+                                          const std::optional<Password>&) {
+  throw_usage("this dlock was built without PostgreSQL");
+}
+#endif
+
+#ifdef DLOCK_WITH_MYSQL
+std::unique_ptr<CasBackend> open_mysql(MysqlAddress address, const std::string& shown,
+                                       const std::optional<Password>& password) {
+  if (password) address.password = password;
+  return std::make_unique<MysqlBackend>(std::move(address), shown);
+}
+#else
+std::unique_ptr<CasBackend> open_mysql(MysqlAddress, const std::string&,
+                                       const std::optional<Password>&) {
+  throw_usage("this dlock was built without MySQL and MariaDB");
+}
+#endif
 
 }  // namespace dlock

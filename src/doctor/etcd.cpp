@@ -1,19 +1,8 @@
-#include "doctor/etcd.hpp"
-
 #include <algorithm>
-#include <charconv>
-#include <set>
 
 #include "base/duration.hpp"
-#include "base/error.hpp"
 #include "base/text.hpp"
 #include "doctor/checks.hpp"
-#include "doctor/examine_redis.hpp"
-#include "doctor/finding.hpp"
-
-#ifdef DLOCK_WITH_ETCD
-#include "etcd/etcd_status.hpp"
-#endif
 
 namespace dlock {
 namespace {
@@ -24,97 +13,79 @@ constexpr long long usual_quota = 2LL << 30;
 /// Below this number compaction saves little.
 constexpr long long many_revisions = 100'000;
 
-const EtcdMemberStatus* first_reached(const EtcdFacts& facts) {
-  const auto found = std::find_if(facts.members.begin(), facts.members.end(),
-                                  [](const auto& each) { return each.unreachable.empty(); });
-  return found == facts.members.end() ? nullptr : &*found;
-}
-
-Finding judge_etcd_reach(const EtcdFacts& facts) {
-  std::vector<const Fault*> unreachable;
-  for (const EtcdMemberStatus& each : facts.members) {
-    if (!each.unreachable.empty()) unreachable.push_back(&each.unreachable);
-  }
-  const EtcdMemberStatus* reached = first_reached(facts);
-  if (reached == nullptr && facts.members.front().denied) {
-    return bad(unreachable.front()->text, "check user, password and TLS");
-  }
-  std::optional<std::string> text;
-  if (reached != nullptr) {
-    text = "connected in " + span_text(reached->connected_in) + ", answers in " +
-           span_text(reached->round_trip);
-  }
-  const Finding reach = check_reach_of_any(text, unreachable);
-  return reached == nullptr ? reach : warn_if_slow(reach, reached->round_trip, facts.ttl);
-}
-
-Finding judge_etcd_engine(const EtcdFacts& facts) {
-  std::set<std::string> versions;
-  for (const EtcdMemberStatus& each : facts.members) {
-    if (each.unreachable.empty()) versions.insert(each.version);
-  }
-  Finding engine = check_versions("etcd", versions, least_etcd);
-  const bool loses = std::any_of(versions.begin(), versions.end(), loses_leases);
-  if (engine.level != Level::ok || !loses) return engine;
-  const std::string flaw =
-      "a leader that was replaced while it stood still may end leases that live, and with them "
-      "locks (etcd-io/etcd#15247)";
-  if (facts.voters == 1) return good(engine.text + "; with more members, " + flaw);
-  return warn(engine.text + ": " + flaw, "upgrade to 3.4.31, 3.5.13 or later");
-}
-
-Finding judge_members(const EtcdFacts& facts) {
-  if (!facts.trouble.empty()) {
-    return bad("cannot read locks: " + facts.trouble,
-               "more than half of the voting members must run and reach each other");
-  }
+Findings check_members(const EtcdFacts& facts) {
+  const auto* reached = first_reached(facts.members);
   const auto without =
       std::find_if(facts.members.begin(), facts.members.end(),
                    [](const auto& each) { return each.unreachable.empty() && !each.has_leader; });
-  if (without != facts.members.end()) {
-    return warn(escaped(without->address) + " knows no leader: it is cut off from the others",
-                "see its log, and its network");
-  }
-  if (facts.voters == 0) return not_told("members");
-  if (facts.voters == 1) return good("one member, whose failure nothing survives");
-  const std::string text = std::to_string(facts.voters) + " members, of which " +
-                           std::to_string((facts.voters - 1) / 2) + " may fail";
-  if (facts.voters % 2 != 0) return good(text);
-  return warn(text + ", no more than of one less", "an odd number of members");
+  const bool cut_off = without != facts.members.end();
+  const EtcdMemberStatus member = reached == nullptr ? EtcdMemberStatus{} : *reached;
+  const Finding reach =
+      check_reach_of_any(sentence("connected in {}, answers in {}", span_text(member.connected_in),
+                                  span_text(member.round_trip)),
+                         facts.members);
+  const std::set<std::string> versions = versions_of(facts.members);
+  const Finding engine = check_versions("etcd", versions, least_etcd);
+  const bool loses =
+      engine.level == Level::ok && std::any_of(versions.begin(), versions.end(), loses_leases);
+  const std::string flaw =
+      "a leader that was replaced while it stood still may end leases that live, and with them "
+      "locks (etcd-io/etcd#15247)";
+  const std::string may_fail =
+      sentence("{} members, of which {} may fail", facts.voters, (facts.voters - 1) / 2);
+  return first_rows({
+      {"reach", reached == nullptr && facts.members.front().denied,
+       bad(reach.text, "check user, password and TLS"), ends},
+      {"reach", reached == nullptr, reach, ends},
+      {"reach", true, warn_if_slow(reach, member.round_trip, facts.options.ttl)},
+      {"engine", loses && facts.voters == 1, good(engine.text + "; with more members, " + flaw)},
+      {"engine", loses, warn(engine.text + ": " + flaw, "upgrade to 3.4.31, 3.5.13 or later")},
+      {"engine", true, engine},
+      {"quorum", !facts.trouble.empty(),
+       bad("cannot read locks: " + facts.trouble,
+           "more than half of the voting members must run and reach each other"),
+       ends},
+      {"quorum", cut_off,
+       warn((cut_off ? escaped(without->address) : "") +
+                " knows no leader: it is cut off from the others",
+            "see its log, and its network")},
+      {"quorum", facts.voters == 0, not_told("members")},
+      {"quorum", facts.voters == 1, good("one member, whose failure nothing survives")},
+      {"quorum", facts.voters % 2 == 0,
+       warn(may_fail + ", no more than of one less", "an odd number of members")},
+      {"quorum", true, good(may_fail)},
+  });
 }
 
-Finding judge_alarms(const EtcdFacts& facts) {
-  if (!facts.alarms_not_told.empty()) return not_told(escaped(facts.alarms_not_told));
-  if (facts.alarms.empty()) return good("none");
-  if (facts.alarms.front() == "NOSPACE") {
-    return bad("NOSPACE: its database is full, and takes no new lock",
-               "compact and defragment it, then etcdctl alarm disarm");
-  }
-  return bad(escaped(facts.alarms.front()), "see etcd's manual on this alarm");
-}
-
-Finding judge_space(const EtcdFacts& facts) {
+Findings check_rest(const EtcdFacts& facts) {
+  const std::string alarm = facts.alarms.empty() ? "" : facts.alarms.front();
   std::int64_t largest = 0, used = 0;
   for (const EtcdMemberStatus& each : facts.members) {
     largest = std::max(largest, each.database_size);
     used = std::max(used, each.size_in_use);
   }
-  const std::string text = size_text(largest) + ", of which " + size_text(used) + " in use";
-  if (largest > usual_quota / 2) {
-    return warn(text + ": more than half of the usual quota of 2G, at which it takes no lock",
-                "compact and defragment it, or raise --quota-backend-bytes");
-  }
-  if (!facts.compacted && facts.revision > many_revisions) {
-    return warn(text + ", and nothing of its " + std::to_string(facts.revision) +
-                    " revisions was ever compacted",
-                "etcd --auto-compaction-retention=1h");
-  }
-  return good(text);
-}
-
-Finding judge_etcd_tls(const EtcdFacts& facts) {
-  if (facts.tls) return good("the certificate of the server is verified");
-  return check_plain_text(facts.here, "etcds:// in --server");
+  const std::string space = sentence("{}, of which {} in use", size_text(largest), size_text(used));
+  return first_rows({
+      {"alarm", !facts.alarms_not_told.empty(), not_told(escaped(facts.alarms_not_told))},
+      {"alarm", alarm.empty(), good("none")},
+      {"alarm", alarm == "NOSPACE",
+       bad("NOSPACE: its database is full, and takes no new lock",
+           "compact and defragment it, then etcdctl alarm disarm")},
+      {"alarm", true, bad(escaped(alarm), "see etcd's manual on this alarm")},
+      {"space", largest > usual_quota / 2,
+       warn(space + ": more than half of the usual quota of 2G, at which it takes no lock",
+            "compact and defragment it, or raise --quota-backend-bytes")},
+      {"space", !facts.compacted && facts.revision > many_revisions,
+       warn(sentence("{}, and nothing of its {} revisions was ever compacted", space,
+                     facts.revision),
+            "etcd --auto-compaction-retention=1h")},
+      {"space", true, good(space)},
+      {"tls", facts.tls, good("the certificate of the server is verified")},
+      {"tls", true, check_plain_text(facts.here, "etcds:// in --server")},
+      {"user", true, good(facts.user.empty() ? "none" : escaped(facts.user))},
+      {"lock", facts.trial.has_value(), check_lock(facts.trial)},
+      {"label", true, good(label_of(facts))},
+  });
 }
 
 }  // namespace
@@ -128,7 +99,7 @@ bool loses_leases(const std::string& version) {
   return (minor == "4" && *patch < fixed_in_3_4) || (minor == "5" && *patch < fixed_in_3_5);
 }
 
-std::string etcd_label(const EtcdFacts& facts) {
+std::string label_of(const EtcdFacts& facts) {
   if (facts.voters == 0) return "best effort: whether a majority keeps the locks is not known";
   if (facts.voters == 1) return "as safe as its disk";
   const bool loses = std::any_of(facts.members.begin(), facts.members.end(),
@@ -137,73 +108,28 @@ std::string etcd_label(const EtcdFacts& facts) {
                : "safe while a majority lives";
 }
 
-namespace {
-
-constexpr Check<EtcdFacts> etcd_checks[] = {
-    {"reach", judge_etcd_reach},
-    {"engine", judge_etcd_engine},
-    {"quorum", judge_members, nullptr, true},
-    {"alarm", judge_alarms},
-    {"space", judge_space},
-    {"tls", judge_etcd_tls},
-    {"user",
-     [](const EtcdFacts& facts) {
-       return good(facts.user.empty() ? "none" : escaped(facts.user));
-     }},
-    lock_row<EtcdFacts>,
-    {"label", [](const EtcdFacts& facts) { return good(etcd_label(facts)); }}};
-
-}  // namespace
-
-Findings judge_etcd(const EtcdFacts& facts) {
-  if (first_reached(facts) == nullptr) return {named("reach", judge_etcd_reach(facts))};
-  return run_checks(facts, etcd_checks);
+Findings check_etcd(const EtcdFacts& facts) {
+  Findings all = check_members(facts);
+  if (all.back().level != Level::error) append(all, check_rest(facts));
+  return all;
 }
 
-namespace {
-
-#ifdef DLOCK_WITH_ETCD
-EtcdFacts examine_etcd(const std::vector<Endpoint>& servers, const std::string& prefix) {
+Diagnosis diagnose(const EtcdTarget& target, const DoctorOptions& options, const OpenStore& open) {
   EtcdFacts facts;
-  for (const Endpoint& server : servers) facts.members.push_back(ask_member(server, short_call()));
-  if (first_reached(facts) != nullptr) {
-    static_cast<EtcdStatus&>(facts) = ask_etcd(servers, prefix, short_call());
+#ifdef DLOCK_WITH_ETCD
+  for (const Endpoint& each : target.servers) {
+    facts.members.push_back(ask_member(each, short_call()));
   }
-  facts.tls = servers.front().tls.has_value();
-  facts.user = servers.front().user.value_or("");
-  facts.here = are_on_this_host(servers);
-  return facts;
-}
-#else
-EtcdFacts examine_etcd(const std::vector<Endpoint>&, const std::string&) {
-  throw_usage("this dlock was built without etcd");
-}
+  if (first_reached(facts.members) != nullptr) {
+    static_cast<EtcdStatus&>(facts) = ask_etcd(target.servers, options.prefix, short_call());
+    if (facts.trouble.empty()) facts.trial = try_lock(open, scratch_key(), target.name());
+  }
 #endif
-
-}  // namespace
-
-Diagnosis diagnose_etcd(const std::vector<Endpoint>& servers, const std::string& shown,
-                        const DoctorOptions& exam, const std::function<StorePtr()>& open) {
-  EtcdFacts facts = examine_etcd(servers, exam.prefix);
-  facts.ttl = exam.ttl;
-  if (first_reached(facts) != nullptr && facts.trouble.empty()) {
-    facts.tried = true;
-    facts.trial = try_lock(open, scratch_key(), shown);
-  }
-  return {shown, etcd_label(facts), judge_etcd(facts)};
-}
-
-std::string etcd_rights(const std::vector<Endpoint>& servers, const std::string& prefix) {
-  const std::string user = servers.front().user ? escaped(*servers.front().user) : "USER";
-  return "etcdctl role add dlock\n"
-         "etcdctl role grant-permission dlock --prefix=true readwrite " +
-         escaped(prefix) +
-         "\n"
-         "etcdctl user add " +
-         user +
-         "\n"
-         "etcdctl user grant-role " +
-         user + " dlock\n";
+  facts.options = options;
+  facts.tls = target.servers.front().tls.has_value();
+  facts.user = target.servers.front().user.value_or("");
+  facts.here = are_on_this_host(target.servers);
+  return {target.name(), label_of(facts), check_etcd(facts)};
 }
 
 }  // namespace dlock

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -10,6 +11,8 @@
 #include "base/clock.hpp"
 #include "base/endpoint.hpp"
 #include "base/error.hpp"
+#include "config/server_url.hpp"
+#include "doctor/doctor.hpp"
 #include "etcd/etcd_status.hpp"
 #include "net/tls.hpp"
 #include "zookeeper/zookeeper_status.hpp"
@@ -18,17 +21,6 @@ namespace dlock {
 
 // Facts about servers, without a verdict. Texts from servers are not escaped yet.
 
-/// The kind of deployment that a Redis belongs to.
-enum class Topology { single, sentinel, cluster, quorum };
-
-/// The settings of dlock that the checks depend on.
-struct DoctorOptions {
-  std::string prefix = "dlock:";
-  milliseconds ttl{30'000};
-  int replicas = 0;
-  Topology topology = Topology::single;
-};
-
 /// Names and values that a server reported, or the reason why it did not.
 struct ServerInfo {
   std::map<std::string, std::string> values;
@@ -36,6 +28,8 @@ struct ServerInfo {
 
   std::optional<std::string> text(const std::string& name) const;
   std::optional<long long> number(const std::string& name) const;
+  /// Escaped for people; empty if it was not reported.
+  std::string shown(const std::string& name) const;
 };
 
 /// One reading of the server's clock.
@@ -52,17 +46,22 @@ struct TrialLock {
   std::chrono::nanoseconds handed_over_in{0};
 };
 
+/// The facts that every engine has.
+struct Facts {
+  DoctorOptions options{};
+  bool here = false;                 ///< all servers of the URL are on this host
+  std::string user{};                ///< empty: none, or not told
+  std::optional<TrialLock> trial{};  ///< nothing if no lock was tried
+};
+
 /// The facts about any server or database that is examined over one connection.
-struct Contact {
-  DoctorOptions exam;
-  Fault unreachable;      ///< empty if it answered at all
-  bool denied = false;    ///< it answered, and refused the login
-  std::string broke_off;  ///< why it did not answer all requests
+struct Contact : Facts {
+  Fault unreachable{};      ///< empty if it answered at all
+  bool denied = false;      ///< it answered, and refused the login
+  std::string broke_off{};  ///< why it did not answer all requests
   std::chrono::nanoseconds connected_in{0};
   std::chrono::nanoseconds round_trip{0};  ///< the median of several
-  std::vector<ClockSample> clock;
-  bool tried = false;  ///< whether a lock was
-  TrialLock trial;
+  std::vector<ClockSample> clock{};
 };
 
 /// A Redis.
@@ -73,14 +72,17 @@ struct ServerFacts : Contact {
   ServerInfo hello;             ///< HELLO: server, version, mode, role
   ServerInfo info;              ///< INFO, by field
   ServerInfo config;            ///< CONFIG GET, by name
-  ServerInfo role;              ///< ROLE: role, host, port, state
-  std::string user;             ///< ACL WHOAMI; empty if not told
 
   // Set only if a lock was tried.
   std::vector<std::string> missing;  ///< rights of the user, as ACL SETUSER takes them
   std::vector<std::string> absent;   ///< commands the server does not have
   std::string no_scripts;            ///< what it says to EVAL, if it runs no scripts at all
   std::optional<milliseconds> quarantined_for;  ///< only if a majority decides; nothing if unknown
+
+  /// `master`, `slave`, `sentinel`, `active-replica`, or empty.
+  std::string role() const;
+  /// `standalone`, `cluster`, `sentinel`, or empty.
+  std::string mode() const;
 };
 
 /// The answers of one sentinel.
@@ -93,20 +95,14 @@ struct SentinelFacts {
   std::string quorum_fault;  ///< the error of CKQUORUM
 };
 
-constexpr int slots_of_a_cluster = 16384;
-
-/// One master of a Cluster.
-struct ShardFacts {
-  Endpoint master;
-  std::vector<std::pair<int, int>> slots;  ///< first and last slot of each range
-};
-
 struct ClusterFacts {
-  std::vector<std::pair<std::string, Fault>> silent_seeds;  ///< by address
-  Fault fault;                                              ///< the error in place of CLUSTER SLOTS
-  std::vector<ShardFacts> shards;
-  ServerInfo info;           ///< CLUSTER INFO, by field
-  std::set<int> open_slots;  ///< migrating from one master to another
+  std::vector<std::pair<std::string, Fault>> silent_seeds{};  ///< by address
+  Fault fault{};  ///< the error in place of CLUSTER SLOTS
+  /// Each with a scratch key in one of its slots.
+  std::vector<std::pair<Endpoint, LockKey>> masters{};
+  int unserved = 0;            ///< slots without a master
+  ServerInfo info{};           ///< CLUSTER INFO, by field
+  std::set<int> open_slots{};  ///< migrating from one master to another
 };
 
 enum class DatabaseKind { postgres, mysql };
@@ -115,36 +111,58 @@ struct DatabaseFacts : Contact {
   DatabaseKind kind = DatabaseKind::postgres;
   bool pooled = false;  ///< the session that answers is not the one that logged in
   bool socket = false;  ///< a Unix socket; like `here`, unknown if pooled
-  bool here = false;    ///< the server is on this host
-  /// The names are those in examine_postgres.cpp, or MySQL's names of its variables.
+  /// The names are those in sql_facts.cpp, or MySQL's names of its variables.
   ServerInfo settings;
 };
 
-struct EtcdFacts : EtcdStatus {
+struct EtcdFacts : Facts, EtcdStatus {
   std::vector<EtcdMemberStatus> members{};  ///< those of the URL
-  milliseconds ttl{30'000};                 ///< the lease that the checks assume
   bool tls = false;
-  bool here = false;   ///< all members of the URL are on this host
-  std::string user{};  ///< empty: none
-  bool tried = false;  ///< whether a lock was
-  TrialLock trial{};
 };
 
-struct ZooKeeperFacts : ZooKeeperStatus {
+struct ZooKeeperFacts : Facts, ZooKeeperStatus {
   std::vector<ZooKeeperServerStatus> servers{};  ///< those of the URL
-  milliseconds ttl{30'000};                      ///< the lease that the checks assume
   milliseconds session_asked{0};
-  bool here = false;   ///< all servers of the URL are on this host
-  std::string user{};  ///< empty: none
-  bool tried = false;  ///< whether a lock was
-  TrialLock trial{};
 };
 
-struct LocalFacts {
-  std::string directory;
-  std::string trouble;   ///< the reason why it cannot be used
-  long file_system = 0;  ///< f_type of statfs(2)
-  TrialLock trial;
+struct LocalFacts : Facts {
+  std::string directory{};
+  std::string trouble{};  ///< the reason why it cannot be used
+  long file_system = 0;   ///< f_type of statfs(2)
 };
+
+// How facts are obtained. A failure of the server becomes a fact. The prefix `shown` is removed
+// from its text.
+
+/// Reads the server's clock several times, calls `rest`, and reads the clock once more after 300 ms
+/// to see its pace.
+void examine(Contact& facts, const std::string& shown,
+             const std::function<std::optional<WallTime>()>& clock,
+             const std::function<void()>& rest);
+
+/// A new random key.
+LockKey scratch_key();
+
+/// Acquires the lock with one store, waits for it with another, hands it over, renews it and
+/// releases it, as `run` would.
+TrialLock try_lock(const OpenStore& open, const LockKey& key, const std::string& shown);
+
+/// An error's `message` without the parts that its reader knows: the prefixes that name the server
+/// and the key, and the place in the script.
+std::string bare_trouble(std::string message, const std::string& name, const std::string& key = "");
+
+bool are_on_this_host(const std::vector<Endpoint>& servers);
+
+/// Examines one Redis, and tries a lock on `scratch` if it is a master of the expected kind. Leaves
+/// nothing behind.
+ServerFacts examine_server(const Endpoint& endpoint, const DoctorOptions& options,
+                           const LockKey& scratch);
+/// Asks one sentinel for its master of this name.
+SentinelFacts examine_sentinel(const Endpoint& sentinel, const std::string& master_name);
+/// Asks the seeds in turn, until one describes the Cluster, and then its masters for open slots.
+ClusterFacts examine_cluster(const std::vector<Endpoint>& seeds, const std::string& prefix);
+
+/// Examines a database, without a lock.
+DatabaseFacts examine_database(const SqlTarget& target);
 
 }  // namespace dlock

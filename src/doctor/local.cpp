@@ -4,11 +4,8 @@
 #include <algorithm>
 #include <array>
 
-#include "base/error.hpp"
 #include "base/text.hpp"
 #include "doctor/checks.hpp"
-#include "doctor/diagnose.hpp"
-#include "doctor/redis_checks.hpp"
 #include "local/key_file.hpp"
 #include "local/local_store.hpp"
 
@@ -42,14 +39,12 @@ LocalFacts examine_directory(const DirectorySettings& settings) {
   LocalFacts facts;
   facts.directory = settings.path;
   try {
-    LocalStore first(settings);
-    LocalStore second(settings);
+    const LockKey scratch = scratch_key();
+    facts.trial = try_lock([&] { return std::make_unique<LocalStore>(settings); }, scratch, "");
     struct statfs system {};
     if (statfs(settings.path.c_str(), &system) == 0) {
       facts.file_system = static_cast<long>(system.f_type);
     }
-    const LockKey scratch = scratch_key();
-    facts.trial = try_lock(first, second, scratch, "");
     sweep(settings, scratch);
   } catch (const Error& error) {
     facts.trouble = error.what();
@@ -59,46 +54,34 @@ LocalFacts examine_directory(const DirectorySettings& settings) {
 
 }  // namespace
 
-namespace {
-
-Finding judge_place(const LocalFacts& facts) {
-  if (!facts.trouble.empty()) return bad(facts.trouble, "fix it, or --server local:/another");
-  const std::string path = facts.directory + "/";
-  if (!path.starts_with("/tmp/") && !path.starts_with("/var/tmp/")) {
-    return good(escaped(facts.directory));
-  }
-  return warn(escaped(facts.directory) +
-                  ": services with PrivateTmp= of systemd see another one, and cleaners remove old "
-                  "files there",
-              "a directory of its own, such as in /run or /var/lib");
-}
-
-Finding judge_file_system(const LocalFacts& facts) {
+Findings check_local(const LocalFacts& facts) {
+  const std::string shown = escaped(facts.directory), path = facts.directory + "/";
   const auto* const shared =
       std::find_if(shared_file_systems.begin(), shared_file_systems.end(),
                    [&](const FileSystem& each) { return each.type == facts.file_system; });
-  if (shared == shared_file_systems.end()) return good("of this host");
-  return warn(std::string(shared->name) +
-                  ": if other hosts use it, their processes cannot be seen from here",
-              "a directory on a disk of this host");
+  const bool is_shared = shared != shared_file_systems.end();
+  return first_rows({
+      {"directory", !facts.trouble.empty(),
+       bad(facts.trouble, "fix it, or --server local:/another"), ends},
+      {"directory", path.starts_with("/tmp/") || path.starts_with("/var/tmp/"),
+       warn(shown + ": services with PrivateTmp= of systemd see another one, and cleaners remove "
+                    "old files there",
+            "a directory of its own, such as in /run or /var/lib")},
+      {"directory", true, good(shown)},
+      {"file-system", is_shared,
+       warn(std::string(is_shared ? shared->name : "") +
+                ": if other hosts use it, their processes cannot be seen from here",
+            "a directory on a disk of this host")},
+      {"file-system", true, good("of this host")},
+      {"lock", true, check_lock(facts.trial, "look at that directory")},
+      {"label", true,
+       good("safe on this host: nothing to lose but the host; other hosts are not kept out")},
+  });
 }
 
-constexpr Check<LocalFacts> local_checks[] = {
-    {"directory", judge_place, nullptr, true},
-    {"file-system", judge_file_system},
-    {"lock",
-     [](const LocalFacts& facts) { return check_lock(facts.trial, "look at that directory"); }},
-    {"label", [](const LocalFacts&) {
-       return good("safe on this host: nothing to lose but the host; other hosts are not kept out");
-     }}};
-
-}  // namespace
-
-Findings judge_local(const LocalFacts& facts) { return run_checks(facts, local_checks); }
-
-Diagnosis diagnose_directory(const DirectorySettings& settings) {
-  const LocalFacts facts = examine_directory(settings);
-  return {"local:" + escaped(settings.path), "safe on this host", judge_local(facts)};
+Diagnosis diagnose(const DirectorySettings& directory) {
+  return {"local:" + escaped(directory.path), "safe on this host",
+          check_local(examine_directory(directory))};
 }
 
 }  // namespace dlock

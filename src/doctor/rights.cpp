@@ -3,63 +3,140 @@
 #include <cctype>
 
 #include "base/text.hpp"
+#include "doctor/checks.hpp"
+
+#ifdef DLOCK_WITH_MYSQL
+#include "sql/mysql_backend.hpp"
+#endif
+
+#ifdef DLOCK_WITH_POSTGRESQL
+#include "sql/postgres_backend.hpp"
+#endif
 
 namespace dlock {
 namespace {
 
-std::vector<Right> script_rights(const KeyNames& keys) {
-  const std::string no_such_script(40, '0');
-  return {{"eval", {"EVAL", "return 1", "0"}},
-          {"evalsha", {"EVALSHA", no_such_script, "0"}},
-          {"exists", {"EXISTS", keys.holds, keys.queue}},
-          {"time", {"TIME"}},
-          {"set", {"SET", keys.fence, "1", "EX", "10", "GET"}},
-          {"get", {"GET", keys.fence}},
-          {"hset", {"HSET", keys.holds, "field", "value"}},
-          {"hget", {"HGET", keys.holds, "field"}},
-          {"hgetall", {"HGETALL", keys.holds}},
-          {"pttl", {"PTTL", keys.holds}},
-          {"zadd", {"ZADD", keys.queue, "1", "member"}},
-          {"zrange", {"ZRANGE", keys.queue, "0", "-1", "WITHSCORES"}},
-          {"zrevrange", {"ZREVRANGE", keys.queue, "0", "0", "WITHSCORES"}},
-          {"zscore", {"ZSCORE", keys.queue, "member"}},
-          {"zrank", {"ZRANK", keys.queue, "member"}},
-          {"zcard", {"ZCARD", keys.queue}},
-          {"hdel", {"HDEL", keys.holds, "field"}},
-          {"hlen", {"HLEN", keys.holds}},
-          {"zrem", {"ZREM", keys.queue, "member"}},
-          {"pexpire", {"PEXPIRE", keys.fence, "1"}},
-          {"publish", {"PUBLISH", keys.holds + ":channel", "nobody listens"}}};
+std::string user_of(const Endpoint& server, const char* otherwise) {
+  return server.user ? escaped(*server.user) : otherwise;
 }
 
-std::string words_of(const std::vector<Right>& rights) {
-  std::string text;
-  for (const Right& each : rights) text += " +" + each.word;
-  return text;
+[[maybe_unused]] constexpr const char* grant = "GRANT SELECT, INSERT, UPDATE, DELETE ON ";
+
+std::string postgres_rights([[maybe_unused]] const std::string& url) {
+#ifdef DLOCK_WITH_POSTGRESQL
+  std::string rest = url;
+  std::string schema = take_schema(rest);
+  for (auto at = schema.find('"'); at != std::string::npos; at = schema.find('"', at + 2)) {
+    schema.insert(at, 1, '"');
+  }
+  const std::string in = schema.empty() ? "public" : '"' + schema + '"';
+  const std::string usage = schema.empty() ? "" : "GRANT USAGE ON SCHEMA " + in + " TO \"USER\";\n";
+  return sentence("{};\n{}{}{}.dlock TO \"USER\";\n", postgres_schema(in + ".dlock"), usage, grant,
+                  in);
+#else
+  return {};
+#endif
 }
 
-std::string user_of(const Endpoint& server) {
-  return server.user ? escaped(*server.user) : "dlock";
+std::string mysql_rights() {
+#ifdef DLOCK_WITH_MYSQL
+  return sentence("{};\n{}dlock TO 'USER'@'%';\n", mysql_schema(), grant);
+#else
+  return {};
+#endif
 }
+
+/// The rights on each engine.
+struct Rights {
+  DoctorOptions options;
+
+  std::string operator()(const LocalTarget&) const {
+    throw_usage("--acl: locks on this host need none: it goes with a Redis server");
+  }
+  std::string operator()(const Endpoint& server) const { return line(Topology::single, server); }
+  std::string operator()(const SentinelTarget& target) const {
+    return line(Topology::sentinel, target.master) + sentinel_acl_line(target.sentinels.front()) +
+           "\n";
+  }
+  std::string operator()(const ClusterTarget& target) const {
+    return line(Topology::cluster, target.seeds.front());
+  }
+  std::string operator()(const QuorumTarget& target) const {
+    return line(Topology::quorum, target.servers.front());
+  }
+  std::string operator()(const SqlTarget& target) const {
+    return target.mysql ? mysql_rights() : postgres_rights(target.url);
+  }
+  std::string operator()(const EtcdTarget& target) const {
+    const std::string user = user_of(target.servers.front(), "USER");
+    return sentence(
+        "etcdctl role add dlock\n"
+        "etcdctl role grant-permission dlock --prefix=true readwrite {}\n"
+        "etcdctl user add {}\n"
+        "etcdctl user grant-role {} dlock\n",
+        escaped(options.prefix), user, user);
+  }
+  std::string operator()(const ZooKeeperTarget& target) const {
+    const std::string user = user_of(target.servers.front(), "USER");
+    const std::string path = target.chroot.empty() ? "/" : escaped(target.chroot);
+    return sentence(
+        "# in zkCli.sh, as who may change the rights on {}:\n"
+        "addauth digest {}:PASSWORD\n"
+        "setAcl {} auth:{}:PASSWORD:cdrwa\n",
+        path, user, path, user);
+  }
+
+ private:
+  std::string line(Topology topology, const Endpoint& server) const {
+    DoctorOptions in = options;
+    in.topology = topology;
+    return acl_line(in, server) + "\n";
+  }
+};
 
 }  // namespace
 
-std::vector<Right> rights_needed(const DoctorOptions& exam, const Endpoint& server,
-                                 const KeyNames& scratch) {
-  std::vector<Right> rights = script_rights(scratch);
-  rights.push_back({"scan", {"SCAN", "0", "COUNT", "1"}});
+std::string rights_text(const Target& target, DoctorOptions options) {
+  return std::visit(Rights{std::move(options)}, target);
+}
+
+std::vector<Right> rights_needed(const DoctorOptions& options, const Endpoint& server,
+                                 const KeyNames& keys) {
+  const std::string no_such_script(40, '0');
+  const std::string channel = keys.holds + ":channel";
+  std::vector<Right> rights{{"eval", {"EVAL", "return 1", "0"}},
+                            {"evalsha", {"EVALSHA", no_such_script, "0"}},
+                            {"exists", {"EXISTS", keys.holds, keys.queue}},
+                            {"time", {"TIME"}},
+                            {"set", {"SET", keys.fence, "1", "EX", "10", "GET"}},
+                            {"get", {"GET", keys.fence}},
+                            {"hset", {"HSET", keys.holds, "field", "value"}},
+                            {"hget", {"HGET", keys.holds, "field"}},
+                            {"hgetall", {"HGETALL", keys.holds}},
+                            {"pttl", {"PTTL", keys.holds}},
+                            {"zadd", {"ZADD", keys.queue, "1", "member"}},
+                            {"zrange", {"ZRANGE", keys.queue, "0", "-1", "WITHSCORES"}},
+                            {"zrevrange", {"ZREVRANGE", keys.queue, "0", "0", "WITHSCORES"}},
+                            {"zscore", {"ZSCORE", keys.queue, "member"}},
+                            {"zrank", {"ZRANK", keys.queue, "member"}},
+                            {"zcard", {"ZCARD", keys.queue}},
+                            {"hdel", {"HDEL", keys.holds, "field"}},
+                            {"hlen", {"HLEN", keys.holds}},
+                            {"zrem", {"ZREM", keys.queue, "member"}},
+                            {"pexpire", {"PEXPIRE", keys.fence, "1"}},
+                            {"publish", {"PUBLISH", channel, "nobody listens"}},
+                            {"scan", {"SCAN", "0", "COUNT", "1"}}};
   if (server.database != 0)
     rights.push_back({"select", {"SELECT", std::to_string(server.database)}});
-  if (exam.replicas > 0) rights.push_back({"wait", {"WAIT", "0", "1"}});
+  if (options.replicas > 0) rights.push_back({"wait", {"WAIT", "0", "1"}});
   const bool may_be_a_replica =
-      exam.topology == Topology::sentinel || exam.topology == Topology::quorum;
+      options.topology == Topology::sentinel || options.topology == Topology::quorum;
   if (may_be_a_replica) rights.push_back({"role", {"ROLE"}});
-  if (exam.topology == Topology::quorum) rights.push_back({"info", {"INFO", "server"}});
-  if (exam.topology == Topology::cluster) {
+  if (options.topology == Topology::quorum) rights.push_back({"info", {"INFO", "server"}});
+  if (options.topology == Topology::cluster) {
     rights.push_back({"cluster|slots", {"CLUSTER", "SLOTS"}});
     rights.push_back({"asking", {"ASKING"}});
   }
-  const std::string channel = scratch.holds + ":channel";
   rights.push_back({"exec", {"EXEC"}});
   rights.push_back({"multi", {"MULTI"}, true});
   rights.push_back({"unsubscribe", {"UNSUBSCRIBE", channel}});
@@ -91,17 +168,19 @@ std::string acl_pattern(const std::string& prefix) {
   return pattern + "*";
 }
 
-std::string acl_line(const DoctorOptions& exam, const Endpoint& server) {
-  const std::string pattern = acl_pattern(exam.prefix);
-  const auto rights = rights_needed(exam, server, KeyNames(exam.prefix, LockKey{"x"}));
-  return "ACL SETUSER " + user_of(server) + " reset on >PASSWORD -@all ~" + pattern +
-         " resetchannels &" + pattern + words_of(rights);
+std::string acl_line(const DoctorOptions& options, const Endpoint& server) {
+  const std::string pattern = acl_pattern(options.prefix);
+  const auto rights = rights_needed(options, server, KeyNames(options.prefix, LockKey{"x"}));
+  return sentence("ACL SETUSER {} reset on >PASSWORD -@all ~{} resetchannels &{}{}",
+                  user_of(server, "dlock"), pattern, pattern,
+                  joined(rights, "", [](const Right& each) { return " +" + each.word; }));
 }
 
 std::string sentinel_acl_line(const Endpoint& sentinel) {
-  return "ACL SETUSER " + user_of(sentinel) +
-         " reset on >PASSWORD -@all resetchannels +sentinel|get-master-addr-by-name"
-         " +sentinel|sentinels";
+  return sentence(
+      "ACL SETUSER {} reset on >PASSWORD -@all resetchannels +sentinel|get-master-addr-by-name "
+      "+sentinel|sentinels",
+      user_of(sentinel, "dlock"));
 }
 
 }  // namespace dlock

@@ -1,14 +1,17 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "doctor/facts.hpp"
+#include "doctor/doctor.hpp"
 #include "redis/protocol_text.hpp"
 #include "redis/redis_connection.hpp"
 
 namespace dlock {
+
+/// The commands by which an administrator gives dlock's user the least rights that it needs, for
+/// redis-cli, psql, mariadb, etcdctl or zkCli.sh. Throws Error{usage} for locks on this host.
+std::string rights_text(const Target& target, DoctorOptions options);
 
 /// A right that dlock's user needs, and a request that tries it on scratch keys.
 struct Right {
@@ -19,7 +22,7 @@ struct Right {
 
 /// All commands that dlock sends or calls in its scripts, in the order of the printed ACL. Tried in
 /// this order, the requests leave only keys of `scratch`, which expire.
-std::vector<Right> rights_needed(const DoctorOptions& exam, const Endpoint& server,
+std::vector<Right> rights_needed(const DoctorOptions& options, const Endpoint& server,
                                  const KeyNames& scratch);
 
 /// The missing right in the form of ACL SETUSER, from the NOPERM reply to `right`: the keys or
@@ -31,7 +34,7 @@ std::string lacking(const Right& right, const std::string& refusal, const std::s
 std::string acl_pattern(const std::string& prefix);
 
 /// The line for redis-cli that makes a user with exactly the rights that dlock needs.
-std::string acl_line(const DoctorOptions& exam, const Endpoint& server);
+std::string acl_line(const DoctorOptions& options, const Endpoint& server);
 
 /// The same for the sentinels.
 std::string sentinel_acl_line(const Endpoint& sentinel);

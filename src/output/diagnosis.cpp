@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "doctor/finding.hpp"
+#include "doctor/checks.hpp"
 
 namespace dlock {
 namespace {

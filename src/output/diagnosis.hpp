@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "doctor/finding.hpp"
+#include "doctor/doctor.hpp"
 #include "output/screen.hpp"
 
 namespace dlock {

@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "doctor/database_checks.hpp"
+#include "doctor/checks.hpp"
 
 namespace dlock {
 namespace {
@@ -21,8 +21,7 @@ DatabaseFacts reached(DatabaseKind kind, Said said) {
                  {start + 300ms, start + 301ms, here + 300ms, here + 301ms}};
   facts.here = true;
   facts.settings.values = std::move(said);
-  facts.tried = true;
-  facts.trial.handed_over_in = 5ms;
+  facts.trial = TrialLock{{}, 5ms};
   return facts;
 }
 
@@ -70,7 +69,7 @@ DatabaseFacts mysql_with(const Said& changed) {
 }
 
 Finding found(const DatabaseFacts& facts, const std::string& check) {
-  for (const Finding& each : judge_database(facts)) {
+  for (const Finding& each : check_database(facts)) {
     CHECK((each.level == Level::ok) == each.advice.empty());
     if (each.check == check) return each;
   }
@@ -90,13 +89,13 @@ bool says(const DatabaseFacts& facts, const std::string& check, Level level,
 
 TEST_CASE("doctor: a healthy database has nothing but ok, and an honest label") {
   for (const DatabaseFacts& facts : {postgres_with({}), mysql_with({})}) {
-    for (const Finding& each : judge_database(facts)) {
+    for (const Finding& each : check_database(facts)) {
       CAPTURE(each.check);
       CAPTURE(each.text);
       CHECK(each.level == Level::ok);
       CHECK(each.told);
     }
-    CHECK(database_label(facts) == "safe through restarts, best effort through failovers");
+    CHECK(label_of(facts) == "safe through restarts, best effort through failovers");
   }
   CHECK(says(postgres_with({}), "engine", Level::ok, "PostgreSQL 15.18"));
   CHECK(says(mysql_with({}), "engine", Level::ok, "MariaDB 10.11.14"));
@@ -105,7 +104,7 @@ TEST_CASE("doctor: a healthy database has nothing but ok, and an honest label") 
 
 TEST_CASE("doctor: a database that may forget what it commits is told so, setting by setting") {
   const auto warns = [](const DatabaseFacts& facts, const std::string& part) {
-    CHECK(database_label(facts).starts_with("best effort"));
+    CHECK(label_of(facts).starts_with("best effort"));
     return says(facts, "persistence", Level::warning, part);
   };
   CHECK(warns(postgres_with({{"fsync", "off"}}), "fsync = on"));
@@ -124,7 +123,7 @@ TEST_CASE("doctor: a database that may forget what it commits is told so, settin
              "the default there: off"));
   DatabaseFacts silent = mysql_with({});
   silent.settings.values.erase("innodb_flush_log_at_trx_commit");
-  CHECK(database_label(silent).starts_with("best effort"));
+  CHECK(label_of(silent).starts_with("best effort"));
 }
 
 TEST_CASE("doctor: what a failover of a database may lose is said") {
@@ -138,8 +137,7 @@ TEST_CASE("doctor: what a failover of a database may lose is said") {
   Said synchronous = named;
   synchronous["synchronous_standbys"] = "1";
   CHECK(replication(postgres_with(synchronous), Level::ok, "keeps all locks"));
-  CHECK(database_label(postgres_with(synchronous)).find("synchronous standby") !=
-        std::string::npos);
+  CHECK(label_of(postgres_with(synchronous)).find("synchronous standby") != std::string::npos);
   CHECK(replication(mysql_with({{"Slaves_connected", "1"}}), Level::warning,
                     "may lose the last commits"));
   CHECK(replication(mysql_with({{"rpl_semi_sync_master_enabled", "ON"}}), Level::ok,
@@ -153,13 +151,13 @@ TEST_CASE("doctor: what a failover of a database may lose is said") {
   }
   const DatabaseFacts galera = mysql_with({{"wsrep_on", "ON"}, {"wsrep_cluster_size", "3"}});
   CHECK(replication(galera, Level::warning, "name one node"));
-  CHECK(database_label(galera).starts_with("best effort"));
+  CHECK(label_of(galera).starts_with("best effort"));
 }
 
 TEST_CASE("doctor: a standby takes no locks, and nothing else is said of it") {
   const DatabaseFacts standby = postgres_with({{"standby", "t"}});
   CHECK(says(standby, "role", Level::error, "name the primary"));
-  CHECK(judge_database(standby).back().check == "role");
+  CHECK(check_database(standby).back().check == "role");
   CHECK(!takes_locks(standby));
   CHECK(says(mysql_with({{"read_only", "ON"}}), "role", Level::error, "read-only"));
 }
@@ -204,12 +202,12 @@ TEST_CASE("doctor: what is missing of the table and its rights is said before a 
   CHECK(says(mysql_with({{"name_key", ""}}), "table", Level::error, "ADD PRIMARY KEY"));
   CHECK(says(mysql_with({{"name_key", "PRI"}}), "table", Level::ok, "there"));
   DatabaseFacts facts = postgres_with({});
-  facts.trial.trouble.text = "a free key was refused";
+  facts.trial->trouble.text = "a free key was refused";
   CHECK(says(facts, "lock", Level::error, "a free key was refused"));
   facts = postgres_with({});
   facts.unreachable.text = "connection refused";
   CHECK(says(facts, "reach", Level::error, "is it running"));
-  CHECK(judge_database(facts).size() == 1);
+  CHECK(check_database(facts).size() == 1);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 #include <linux/magic.h>
 
-#include "doctor/redis_checks.hpp"
+#include "doctor/checks.hpp"
 
 namespace dlock {
 namespace {
@@ -27,8 +27,7 @@ ServerFacts healthy() {
                          {"min-replicas-to-write", "0"},
                          {"min-replicas-max-lag", "10"},
                          {"timeout", "0"}};
-  facts.tried = true;
-  facts.trial.handed_over_in = 90us;
+  facts.trial = TrialLock{{}, 90us};
   const Deadline start{std::chrono::seconds(100)};
   const WallTime here{std::chrono::seconds(1'800'000'000)};
   facts.clock = {{start, start + 1ms, here, here + 1ms},
@@ -62,14 +61,14 @@ bool is(const Finding& finding, Level level, const std::string& part) {
 }
 
 bool server_says(const ServerFacts& facts, const std::string& check, Level level,
-                 const std::string& part, const DoctorOptions& exam = {}) {
+                 const std::string& part, const DoctorOptions& options = {}) {
   ServerFacts examined = facts;
-  examined.exam = exam;
-  return is(find(judge_server(examined), check), level, part);
+  examined.options = options;
+  return is(find(check_server(examined), check), level, part);
 }
 
 TEST_CASE("doctor: a healthy server has nothing but ok") {
-  for (const Finding& each : judge_server(healthy())) {
+  for (const Finding& each : check_server(healthy())) {
     CAPTURE(each.check);
     CHECK(is(each, Level::ok, ""));
   }
@@ -79,7 +78,7 @@ TEST_CASE("doctor: a healthy server has nothing but ok") {
 TEST_CASE("doctor: what cannot be reached is the one thing said") {
   ServerFacts facts;
   facts.unreachable = {"cannot connect: Connection refused"};
-  CHECK(judge_server(facts).size() == 1);
+  CHECK(check_server(facts).size() == 1);
   CHECK(server_says(facts, "reach", Level::error, "firewall"));
   facts.unreachable = {"password is wrong (it said: WRONGPASS)", Cause::password_wrong};
   CHECK(server_says(facts, "reach", Level::error, "check user and password"));
@@ -119,14 +118,14 @@ TEST_CASE("doctor: engines are told apart, and versions too old refused") {
 TEST_CASE("doctor: the wrong kind of server is named with the right URL, and ends the look") {
   ServerFacts replica =
       with({{"role", "slave"}, {"master_host", "10.0.0.1"}, {"master_port", "6380"}}, {});
-  CHECK(judge_server(replica).back().check == "role");
+  CHECK(check_server(replica).back().check == "role");
   CHECK(server_says(replica, "role", Level::error, "--server redis://10.0.0.1:6380"));
   replica.info.values["master_link_status"] = "down";
   CHECK(server_says(replica, "role", Level::error, "which it has lost"));
   ServerFacts by_role = healthy();
   by_role.info = {{}, "NOPERM"};
-  by_role.role.values = {{"role", "slave"}, {"host", "::1"}, {"port", "1"}, {"state", "connected"}};
-  CHECK(server_says(by_role, "role", Level::error, "--server redis://[::1]:1"));
+  by_role.hello.values = {{"role", "replica"}};
+  CHECK(server_says(by_role, "role", Level::error, "a replica: it takes no locks -> name its"));
   CHECK(server_says(with({{"redis_mode", "sentinel"}}, {}), "role", Level::error,
                     "redis+sentinel://127.0.0.1:6379/NAME"));
   CHECK(server_says(with({{"redis_mode", "cluster"}}, {}), "role", Level::error,
@@ -176,16 +175,16 @@ TEST_CASE("doctor: missing rights are named as ACL SETUSER takes them") {
   facts.missing = {"+eval", "+evalsha", "+scan"};
   CHECK(server_says(facts, "scripts", Level::error, "-> ACL SETUSER jobs +eval +evalsha"));
   CHECK(server_says(facts, "rights", Level::error, "-> ACL SETUSER jobs +scan"));
-  CHECK(find(judge_server(facts), "lock").check.empty());
+  CHECK(find(check_server(facts), "lock").check.empty());
   facts.missing = {};
   facts.no_scripts = "ERR This instance has Lua scripting support disabled";
   CHECK(server_says(facts, "scripts", Level::error, "--lua"));
-  CHECK(find(judge_server(facts), "lock").check.empty());
+  CHECK(find(check_server(facts), "lock").check.empty());
   facts.no_scripts = "";
   facts.absent = {"scan"};
   CHECK(server_says(facts, "rights", Level::error, "lacks the commands scan"));
   facts.absent = {};
-  facts.trial.trouble = {"the server is out of memory (it said: OOM)", Cause::out_of_memory};
+  facts.trial->trouble = {"the server is out of memory (it said: OOM)", Cause::out_of_memory};
   CHECK(server_says(facts, "lock", Level::error, "-> raise maxmemory"));
 }
 
@@ -291,7 +290,7 @@ TEST_CASE("doctor: what a server does not tell is no fault") {
   facts.info = {{}, "NOPERM"};
   facts.config = {{}, "unknown command"};
   facts.hello = {{}, "unknown command"};
-  for (const Finding& each : judge_server(facts)) CHECK(is(each, Level::ok, ""));
+  for (const Finding& each : check_server(facts)) CHECK(is(each, Level::ok, ""));
   for (const char* check : {"engine", "eviction", "memory", "persistence", "uptime"}) {
     CHECK(server_says(facts, check, Level::ok, "not told (INFO: NOPERM, CONFIG: unknown command)"));
   }
@@ -312,15 +311,15 @@ SentinelFacts sentinel(int port) {
 
 TEST_CASE("doctor: sentinels are heard each, and against each other") {
   const std::vector<SentinelFacts> three{sentinel(1), sentinel(2), sentinel(3)};
-  for (const Finding& each : judge_sentinels(three, {})) CHECK(is(each, Level::ok, ""));
+  for (const Finding& each : check_sentinels(three, {})) CHECK(is(each, Level::ok, ""));
   const auto says = [&](const SentinelFacts& odd, const char* check, Level level,
-                        const std::string& part, const DoctorOptions& exam = {}) {
-    return is(find(judge_sentinels({odd, three[1]}, exam), check), level, part);
+                        const std::string& part, const DoctorOptions& options = {}) {
+    return is(find(check_sentinels({odd, three[1]}, options), check), level, part);
   };
   SentinelFacts odd = sentinel(1);
   odd.unreachable = {"cannot connect: Connection refused"};
   CHECK(says(odd, "sentinel", Level::warning, "10.0.0.9:1: cannot connect"));
-  CHECK(is(judge_sentinels({odd}, {}).front(), Level::error, "cannot connect"));
+  CHECK(is(check_sentinels({odd}, {}).front(), Level::error, "cannot connect"));
   odd = sentinel(1);
   odd.host.clear();
   CHECK(says(odd, "sentinel", Level::error, "knows no master of this name"));
@@ -345,31 +344,25 @@ TEST_CASE("doctor: sentinels are heard each, and against each other") {
 TEST_CASE("doctor: a Cluster serves all slots, or is not one to lock with") {
   ClusterFacts facts;
   facts.info.values = {{"cluster_state", "ok"}, {"cluster_known_nodes", "6"}};
-  for (int i = 0; i < 3; ++i) {
-    Endpoint master;
-    master.port = i;
-    const int first = slots_of_a_cluster * i / 3;
-    facts.shards.push_back({master, {{first, slots_of_a_cluster * (i + 1) / 3 - 1}}});
-  }
-  CHECK(is(judge_cluster(facts).front(), Level::ok, "3 masters of 6 nodes, all slots served"));
+  facts.masters.resize(3);
+  CHECK(is(check_cluster(facts).front(), Level::ok, "3 masters of 6 nodes, all slots served"));
   ClusterFacts odd = facts;
   odd.silent_seeds = {{"db1:6379", {"cannot connect: Connection refused"}}};
-  CHECK(is(judge_cluster(odd).front(), Level::warning, "db1:6379: cannot connect"));
-  CHECK(is(judge_cluster(odd).back(), Level::ok, "state ok"));
+  CHECK(is(check_cluster(odd).front(), Level::warning, "db1:6379: cannot connect"));
+  CHECK(is(check_cluster(odd).back(), Level::ok, "state ok"));
   odd = facts;
-  odd.shards[1].slots[0].second -= 2;
-  CHECK(is(judge_cluster(odd).front(), Level::error, "2 slots with nobody"));
+  odd.unserved = 2;
+  CHECK(is(check_cluster(odd).front(), Level::error, "2 slots with nobody"));
   odd = facts;
   odd.info.values["cluster_state"] = "fail";
-  CHECK(is(judge_cluster(odd).front(), Level::error, "state fail"));
+  CHECK(is(check_cluster(odd).front(), Level::error, "state fail"));
   odd = facts;
-  odd.shards.pop_back();
-  odd.shards[1].slots[0].second = slots_of_a_cluster - 1;
-  CHECK(is(judge_cluster(odd).front(), Level::warning, "2 masters"));
-  odd.shards.clear();
-  CHECK(is(judge_cluster(odd).front(), Level::error, "no node has a slot"));
+  odd.masters.pop_back();
+  CHECK(is(check_cluster(odd).front(), Level::warning, "2 masters"));
+  odd.masters.clear();
+  CHECK(is(check_cluster(odd).front(), Level::error, "no node has a slot"));
   odd.fault = {"ERR This instance has cluster support disabled", Cause::other_reply};
-  CHECK(is(judge_cluster(odd).front(), Level::error, "cluster support disabled"));
+  CHECK(is(check_cluster(odd).front(), Level::error, "cluster support disabled"));
 }
 
 TEST_CASE("doctor: what all masters say is said once") {
@@ -385,21 +378,24 @@ TEST_CASE("doctor: what all masters say is said once") {
 }
 
 TEST_CASE("doctor: a directory that other hosts may share, or not all jobs, is warned of") {
-  LocalFacts facts{"/var/lock/dlock", "", EXT4_SUPER_MAGIC, {}};
-  for (const Finding& each : judge_local(facts)) CHECK(is(each, Level::ok, ""));
+  LocalFacts facts;
+  facts.directory = "/var/lock/dlock";
+  facts.file_system = EXT4_SUPER_MAGIC;
+  facts.trial.emplace();
+  for (const Finding& each : check_local(facts)) CHECK(is(each, Level::ok, ""));
   facts.file_system = NFS_SUPER_MAGIC;
-  CHECK(is(find(judge_local(facts), "file-system"), Level::warning, "nfs"));
-  facts.trial.trouble = {"disk full"};
-  CHECK(is(find(judge_local(facts), "lock"), Level::error, "disk full"));
+  CHECK(is(find(check_local(facts), "file-system"), Level::warning, "nfs"));
+  facts.trial->trouble = {"disk full"};
+  CHECK(is(find(check_local(facts), "lock"), Level::error, "disk full"));
   for (const char* place : {"/tmp", "/tmp/locks", "/var/tmp/locks", "/tmpfiles"}) {
     facts.directory = place;
     const bool warned = facts.directory != "/tmpfiles";
-    CHECK(is(find(judge_local(facts), "directory"), warned ? Level::warning : Level::ok,
+    CHECK(is(find(check_local(facts), "directory"), warned ? Level::warning : Level::ok,
              warned ? "PrivateTmp" : ""));
   }
   facts.trouble = "no such directory";
-  CHECK(judge_local(facts).size() == 1);
-  CHECK(is(judge_local(facts).front(), Level::error, "no such directory"));
+  CHECK(check_local(facts).size() == 1);
+  CHECK(is(check_local(facts).front(), Level::error, "no such directory"));
 }
 
 }  // namespace

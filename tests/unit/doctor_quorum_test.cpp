@@ -1,7 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "doctor/finding.hpp"
-#include "doctor/redis_checks.hpp"
+#include "doctor/checks.hpp"
 
 namespace dlock {
 namespace {
@@ -35,7 +34,7 @@ void take_away(ServerFacts& facts) {
 }
 
 Finding of_majority(const std::vector<ServerFacts>& servers, const std::string& check) {
-  for (const Finding& each : judge_quorum(servers)) {
+  for (const Finding& each : check_quorum(servers)) {
     CHECK((each.level == Level::ok) == each.advice.empty());
     if (each.check == check) return each;
   }

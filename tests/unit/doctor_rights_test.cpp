@@ -13,9 +13,9 @@ namespace {
 
 using WordSet = std::set<std::string>;
 
-WordSet words_of(const DoctorOptions& exam, const Endpoint& server) {
+WordSet words_of(const DoctorOptions& options, const Endpoint& server) {
   WordSet words;
-  for (const Right& each : rights_needed(exam, server, KeyNames("dlock:", LockKey{"x"}))) {
+  for (const Right& each : rights_needed(options, server, KeyNames("dlock:", LockKey{"x"}))) {
     CHECK(words.insert(each.word).second);
     std::string sent = each.trial.front();
     std::transform(sent.begin(), sent.end(), sent.begin(),
@@ -47,19 +47,19 @@ WordSet with(WordSet words, const WordSet& more) {
 TEST_CASE("the rights are what the script calls and dlock sends, and no more") {
   WordSet base = sent_by_dlock();
   CHECK(base.erase("info") == 1);  // only needed for several servers
-  DoctorOptions exam;
-  CHECK(words_of(exam, {}) == base);
+  DoctorOptions options;
+  CHECK(words_of(options, {}) == base);
   Endpoint numbered;
   numbered.database = 3;
-  CHECK(words_of(exam, numbered) == with(base, {"select"}));
-  exam.replicas = 1;
-  CHECK(words_of(exam, {}) == with(base, {"wait"}));
-  exam.topology = Topology::sentinel;
-  CHECK(words_of(exam, {}) == with(base, {"wait", "role"}));
-  exam.topology = Topology::cluster;
-  CHECK(words_of(exam, {}) == with(base, {"wait", "cluster|slots", "asking"}));
-  exam.topology = Topology::quorum;
-  CHECK(words_of(exam, {}) == with(base, {"wait", "role", "info"}));
+  CHECK(words_of(options, numbered) == with(base, {"select"}));
+  options.replicas = 1;
+  CHECK(words_of(options, {}) == with(base, {"wait"}));
+  options.topology = Topology::sentinel;
+  CHECK(words_of(options, {}) == with(base, {"wait", "role"}));
+  options.topology = Topology::cluster;
+  CHECK(words_of(options, {}) == with(base, {"wait", "cluster|slots", "asking"}));
+  options.topology = Topology::quorum;
+  CHECK(words_of(options, {}) == with(base, {"wait", "role", "info"}));
 }
 
 TEST_CASE("a refusal tells what the user lacks, in the words of each version") {
@@ -101,9 +101,9 @@ TEST_CASE("the ACL line begins anew, names the user and holds no password") {
               "ACL SETUSER dlock reset on >PASSWORD -@all ~dlock:* resetchannels &dlock:* +eval "));
   server.user = "jobs";
   server.password = "secret";
-  DoctorOptions exam;
-  exam.prefix = "team a:";
-  const std::string line = acl_line(exam, server);
+  DoctorOptions options;
+  options.prefix = "team a:";
+  const std::string line = acl_line(options, server);
   CHECK(
       line.starts_with("ACL SETUSER jobs reset on >PASSWORD -@all ~team?a:* resetchannels "
                        "&team?a:* +eval "));

@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "doctor/zookeeper.hpp"
+#include "doctor/checks.hpp"
 
 namespace dlock {
 namespace {
@@ -27,12 +27,12 @@ ZooKeeperFacts servers(const std::vector<std::string>& said) {
   facts.session = facts.session_asked = 20s;
   facts.round_trip = 1ms;
   facts.here = true;
-  facts.tried = true;
+  facts.trial.emplace();
   return facts;
 }
 
 Finding found(const ZooKeeperFacts& facts, const std::string& check) {
-  for (const Finding& each : judge_zookeeper(facts)) {
+  for (const Finding& each : check_zookeeper(facts)) {
     CHECK((each.level == Level::ok) == each.advice.empty());
     if (each.check == check) return each;
   }
@@ -72,7 +72,7 @@ TEST_CASE("doctor: a ZooKeeper server that may not tell its mode is not said to 
 TEST_CASE("doctor: a ZooKeeper of which no server is reached is told of that alone") {
   ZooKeeperFacts away = servers({"leader"});
   away.servers.front().unreachable = {"z1:2181: connection refused", Cause::none};
-  const Findings findings = judge_zookeeper(away);
+  const Findings findings = check_zookeeper(away);
   REQUIRE(findings.size() == 1);
   CHECK(findings.front().level == Level::error);
   CHECK(findings.front().text == "z1:2181: connection refused");
@@ -118,12 +118,12 @@ TEST_CASE("doctor: a ZooKeeper on the network is warned of, and a lock that fail
   CHECK(found(facts, "lock").level == Level::ok);
   facts.here = false;
   facts.user = "dlock";
-  facts.trial.trouble = {"no rights", Cause::acl};
+  facts.trial->trouble = {"no rights", Cause::acl};
   CHECK(found(facts, "tls").level == Level::warning);
   CHECK(found(facts, "user").text == "dlock, whose nodes are closed to others");
   CHECK(found(facts, "lock").level == Level::error);
   CHECK(found(facts, "lock").text == "cannot be held: no rights");
-  facts.tried = false;
+  facts.trial.reset();
   CHECK(found(facts, "lock").text == "no such check");
 }
 

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "base/error.hpp"
-#include "doctor/etcd.hpp"
+#include "doctor/checks.hpp"
 #include "etcd/etcd_backend.hpp"
 #include "etcd/etcd_json.hpp"
 #include "support/fake_server.hpp"
@@ -101,7 +101,7 @@ EtcdFacts three_members(const std::string& version) {
 }
 
 Finding finding_on(const EtcdFacts& facts, const std::string& check) {
-  for (const Finding& each : judge_etcd(facts)) {
+  for (const Finding& each : check_etcd(facts)) {
     if (each.check == check) return each;
   }
   return {Level::ok, "none", "none"};
@@ -109,8 +109,8 @@ Finding finding_on(const EtcdFacts& facts, const std::string& check) {
 
 TEST_CASE("etcd: doctor warns of what loses locks, and of what will") {
   const EtcdFacts sound = three_members("3.5.16");
-  for (const Finding& each : judge_etcd(sound)) CHECK(each.level == Level::ok);
-  CHECK(etcd_label(sound) == "safe while a majority lives");
+  for (const Finding& each : check_etcd(sound)) CHECK(each.level == Level::ok);
+  CHECK(label_of(sound) == "safe while a majority lives");
   CHECK(finding_on(three_members("3.4.23"), "engine").level == Level::warning);
   CHECK(finding_on(three_members("3.3.27"), "engine").level == Level::error);
   EtcdFacts facts = sound;
@@ -145,7 +145,7 @@ TEST_CASE("etcd: doctor warns of what loses locks, and of what will") {
 TEST_CASE("etcd: doctor says no more where no member answers, and why") {
   EtcdFacts facts = three_members("3.5.16");
   for (EtcdMemberStatus& member : facts.members) member.unreachable = {"e1: refused", Cause::none};
-  REQUIRE(judge_etcd(facts).size() == 1);
+  REQUIRE(check_etcd(facts).size() == 1);
   CHECK(finding_on(facts, "reach").level == Level::error);
   CHECK(finding_on(facts, "reach").advice.starts_with("is it running"));
   facts.members.front().denied = true;
@@ -155,15 +155,15 @@ TEST_CASE("etcd: doctor says no more where no member answers, and why") {
 TEST_CASE("etcd: doctor promises nothing of an etcd whose members it was not told") {
   EtcdFacts facts;
   facts.members = {{"e1:2379", {"e1: refused", Cause::none}}};
-  CHECK(etcd_label(facts) == "best effort: whether a majority keeps the locks is not known");
+  CHECK(label_of(facts) == "best effort: whether a majority keeps the locks is not known");
   facts.voters = 1;
-  CHECK(etcd_label(facts) == "as safe as its disk");
+  CHECK(label_of(facts) == "as safe as its disk");
 }
 
 TEST_CASE("etcd: doctor calls nothing sound that it was not told or that failed") {
   EtcdFacts facts = three_members("3.5.16");
-  facts.tried = true;
-  facts.trial.trouble = {"permission denied", Cause::acl};
+  facts.trial.emplace();
+  facts.trial->trouble = {"permission denied", Cause::acl};
   facts.alarms_not_told = "permission denied";
   facts.voters = 0;
   facts.members[0].round_trip = std::chrono::milliseconds(1100);

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cstdio>
 #include <type_traits>
 
 #include "base/duration.hpp"
@@ -35,6 +36,15 @@ void report_step(const Log& log, const std::string& text);
 /// Returns `store` with a trace: for each step, the request, the answer and the time it took. Any
 /// thread may use it.
 StorePtr traced(StorePtr store, const Log& log);
+
+/// The time that a step took: `0.4ms`, `12.3ms`; from one second on like human_duration().
+std::string exact_duration(std::chrono::nanoseconds span) {
+  if (span >= std::chrono::seconds(1))
+    return human_duration(std::chrono::floor<milliseconds>(span));
+  char text[48];
+  std::snprintf(text, sizeof text, "%.1fms", static_cast<double>(span.count()) / 1e6);
+  return text;
+}
 
 /// The time that a step took, for the end of its line.
 class Taken {

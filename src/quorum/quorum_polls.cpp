@@ -2,7 +2,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/backoff.hpp"
+#include "base/wait.hpp"
 #include "quorum/merge.hpp"
 #include "quorum/quorum_store.hpp"
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/backoff.hpp"
+#include "base/wait.hpp"
 #include "net/stream.hpp"
 #include "redis/endpoint_resolver.hpp"
 #include "redis/reply.hpp"

@@ -96,7 +96,7 @@ int Forked::wait() {
 }
 
 void sleep_for_ever() {
-  while (true) pause();
+  while (true) ::pause();
 }
 
 }  // namespace dlock::test

@@ -20,7 +20,7 @@
 #include "quorum/quorum_store.hpp"
 #include "quorum/threaded_node_clients.hpp"
 #include "redis/cluster_router.hpp"
-#include "redis/endpoint_resolver.hpp"
+#include "redis/redis_connection.hpp"
 #include "redis/redis_member.hpp"
 #include "redis/redis_store.hpp"
 #include "sql/open_database.hpp"

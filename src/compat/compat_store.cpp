@@ -9,7 +9,6 @@
 #include "base/wait.hpp"
 #include "compat/key_kind.hpp"
 #include "redis/reply.hpp"
-#include "redis/slot_map.hpp"
 
 namespace dlock {
 namespace {
@@ -316,7 +315,7 @@ ScriptReply CompatStore::run(const LockKey& key, const ScriptRun& script,
 void CompatStore::check(const LockKey& key, const std::string& server, const Reply& reply,
                         const CallOptions& call_options) {
   if (!reply.is_error()) return;
-  if (is_of_class(reply, "WRONGTYPE")) {
+  if (reply.is_error("WRONGTYPE")) {
     const std::string is = what_is(*servers_, driver_->key_of(key), call_options);
     throw Error(ErrorKind::wrong_data, server + ": " + escaped(key.text) + ": " + is);
   }

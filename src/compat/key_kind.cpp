@@ -9,7 +9,6 @@
 #include "compat/layout.hpp"
 #include "compat/lock_driver.hpp"
 #include "lock/store.hpp"
-#include "redis/lock_states.hpp"
 #include "redis/reply.hpp"
 
 namespace dlock {

@@ -9,7 +9,7 @@
 #include "base/text.hpp"
 #include "doctor/finding.hpp"
 #include "doctor/redis_checks.hpp"
-#include "redis/endpoint_resolver.hpp"
+#include "redis/redis_connection.hpp"
 
 namespace dlock {
 namespace {

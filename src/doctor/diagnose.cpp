@@ -6,9 +6,9 @@
 #include "doctor/checks.hpp"
 #include "doctor/examine_redis.hpp"
 #include "doctor/redis_checks.hpp"
-#include "redis/endpoint_resolver.hpp"
+#include "redis/cluster_router.hpp"
 #include "redis/protocol_text.hpp"
-#include "redis/slot_map.hpp"
+#include "redis/redis_connection.hpp"
 
 namespace dlock {
 namespace {

@@ -11,7 +11,7 @@
 #include "doctor/examine_redis.hpp"
 #include "local/key_file.hpp"
 #include "local/local_store.hpp"
-#include "redis/endpoint_resolver.hpp"
+#include "redis/redis_connection.hpp"
 #include "redis/reply.hpp"
 
 namespace dlock {

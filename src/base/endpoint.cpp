@@ -71,10 +71,4 @@ bool is_this_host(std::string_view host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
-std::string deployment_name(const std::string& kind, const std::vector<Endpoint>& servers) {
-  const std::string scheme = servers.front().tls ? "rediss" : "redis";
-  return scheme + "+" + kind + "://" +
-         joined(servers, ",", [](const Endpoint& each) { return each.address(); });
-}
-
 }  // namespace dlock

@@ -7,7 +7,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/clock.hpp"
 #include "base/wait.hpp"
@@ -82,9 +81,5 @@ std::string address_of(std::string_view host, std::string_view port);
 
 /// Whether `host` is a name or an address by which a host reaches itself.
 bool is_this_host(std::string_view host);
-
-/// `redis+cluster://n1:6379,n2:6379`: the name of several servers that form one engine, for people.
-/// `kind` is `cluster` or `sentinel`. Escaped, without credentials.
-std::string deployment_name(const std::string& kind, const std::vector<Endpoint>& servers);
 
 }  // namespace dlock

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
+#include <utility>
 
 #include "base/clock.hpp"
+#include "base/error.hpp"
 #include "base/fd.hpp"
 
 namespace dlock {
@@ -66,5 +68,27 @@ inline CallOptions share_of(const CallOptions& call_options, std::size_t tries) 
   if (call_options.deadline == never) return {never, call_options.cancel_fd};
   return at_most(left_until(call_options.deadline) / static_cast<int>(tries), call_options);
 }
+
+/// Sleeps for `span`, at most until the deadline of `call_options`. Throws Error{interrupted}.
+inline void pause(milliseconds span, const CallOptions& call_options) {
+  const auto end = at_most(span, call_options).deadline;
+  if (sleep_until(end, call_options.cancel_fd)) throw_interrupted();
+}
+
+/// The lengths of the pauses between tries of one request: each is twice as long as the one before,
+/// up to `longest`. Every loop that repeats a request has its own.
+class Backoff {
+ public:
+  constexpr Backoff(milliseconds first, milliseconds longest) : next_(first), longest_(longest) {}
+
+  /// Returns the length of the next pause and doubles the one after it.
+  milliseconds next() { return std::exchange(next_, std::min(next_ * 2, longest_)); }
+  /// Whether the next pause ends before `deadline`.
+  bool fits(Deadline deadline) const { return left_until(deadline) > next_; }
+
+ private:
+  milliseconds next_;
+  milliseconds longest_;
+};
 
 }  // namespace dlock

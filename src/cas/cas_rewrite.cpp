@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/backoff.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
+#include "base/wait.hpp"
 #include "cas/cas_store.hpp"
 
 namespace dlock {

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cstdio>
 #include <type_traits>
 
 #include "base/duration.hpp"
@@ -19,7 +20,7 @@
 #include "quorum/quorum_store.hpp"
 #include "quorum/threaded_node_clients.hpp"
 #include "redis/cluster_router.hpp"
-#include "redis/endpoint_resolver.hpp"
+#include "redis/redis_connection.hpp"
 #include "redis/redis_member.hpp"
 #include "redis/redis_store.hpp"
 #include "sql/database.hpp"
@@ -32,6 +33,15 @@ namespace {
 /// lease must not wait for a reader.
 void report_step(const Log& log, const std::string& text) {
   if (takes_a_line(STDERR_FILENO)) log.detail(text);
+}
+
+/// The time that a step took: `0.4ms`, `12.3ms`; from one second on like human_duration().
+std::string exact_duration(std::chrono::nanoseconds span) {
+  if (span >= std::chrono::seconds(1))
+    return human_duration(std::chrono::floor<milliseconds>(span));
+  char text[48];
+  std::snprintf(text, sizeof text, "%.1fms", static_cast<double>(span.count()) / 1e6);
+  return text;
 }
 
 /// The time that a step took, for the end of its line.

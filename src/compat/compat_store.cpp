@@ -8,7 +8,6 @@
 #include "base/text.hpp"
 #include "base/wait.hpp"
 #include "redis/reply.hpp"
-#include "redis/slot_map.hpp"
 
 namespace dlock {
 namespace {
@@ -314,7 +313,7 @@ ScriptReply CompatStore::run(const LockKey& key, const ScriptRun& script,
 void CompatStore::check(const LockKey& key, const std::string& server, const Reply& reply,
                         const CallOptions& call_options) {
   if (!reply.is_error()) return;
-  if (is_of_class(reply, "WRONGTYPE")) {
+  if (reply.is_error("WRONGTYPE")) {
     const std::string is = what_is(*servers_, driver_.key_of(key), call_options);
     throw Error(ErrorKind::wrong_data, server + ": " + escaped(key.text) + ": " + is);
   }

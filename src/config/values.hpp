@@ -1,15 +1,21 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "base/clock.hpp"
+#include "base/duration.hpp"
 #include "config/sources.hpp"
 #include "lock/claim.hpp"
 #include "lock/latch.hpp"
 
 namespace dlock {
+
+/// Parses `10`, `0.25`, `.5` (seconds), `500ms`, `30s`, `5m`, `1h30m`, `1d`; decimal, at most 365
+/// days. Fractions of a millisecond are rounded up. Returns nothing for any other text.
+std::optional<milliseconds> parse_duration(std::string_view text);
 
 // Conversions from text to values; each refuses a bad value and names its source.
 

@@ -5,7 +5,7 @@
 #include "base/duration.hpp"
 #include "base/text.hpp"
 #include "doctor/checks.hpp"
-#include "redis/endpoint_resolver.hpp"
+#include "redis/redis_connection.hpp"
 
 namespace dlock {
 namespace {

@@ -6,12 +6,11 @@
 #include "base/text.hpp"
 #include "doctor/facts.hpp"
 #include "doctor/rights.hpp"
-#include "redis/endpoint_resolver.hpp"
+#include "redis/cluster_router.hpp"
 #include "redis/redis_connection.hpp"
 #include "redis/redis_member.hpp"
 #include "redis/redis_store.hpp"
 #include "redis/reply.hpp"
-#include "redis/slot_map.hpp"
 
 namespace dlock {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/backoff.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "base/wait.hpp"
 #include "net/resolve.hpp"
 
 namespace dlock {

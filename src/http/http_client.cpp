@@ -17,7 +17,7 @@
 #include "base/error.hpp"
 #include "base/shared_library.hpp"
 #include "base/text.hpp"
-#include "net/tls_files.hpp"
+#include "net/tls.hpp"
 
 // libcurl's header defines these as macros, to check arguments.
 #undef curl_easy_setopt

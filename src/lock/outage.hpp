@@ -3,8 +3,8 @@
 #include <optional>
 #include <string>
 
-#include "base/backoff.hpp"
 #include "base/error.hpp"
+#include "base/wait.hpp"
 
 namespace dlock {
 

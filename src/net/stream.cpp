@@ -18,11 +18,6 @@
 namespace dlock {
 namespace {
 
-[[noreturn]] void cannot_connect(int error) {
-  if (error == ETIMEDOUT) throw_unavailable("no answer to the attempt to connect");
-  throw_unavailable(std::string("cannot connect: ") + std::strerror(error));
-}
-
 /// Whether this machine has no route to such an address, which says nothing about the server.
 bool has_no_way(int error) {
   return error == EAFNOSUPPORT || error == EADDRNOTAVAIL || error == ENETUNREACH;
@@ -102,98 +97,6 @@ void tune_tcp(const Fd& socket) {
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
-}  // namespace
-
-/// Returns a socket without a descriptor, and sets `error`, if the connection fails.
-Socket Socket::open(const SocketAddress& address, const CallOptions& call_options, int& error) {
-  const int family = address.storage.ss_family;
-  Fd socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket && errno != EAFNOSUPPORT) throw_errno("socket");
-  error = EAFNOSUPPORT;
-  if (socket) {
-    if (family != AF_UNIX) tune_tcp(socket);
-    error = try_connect(socket, address, call_options);
-    if (error == 0 && family != AF_UNIX && is_connected_to_itself(socket)) error = ECONNREFUSED;
-  }
-  if (error != 0) socket.reset();
-  return {std::move(socket), address};
-}
-
-Socket Socket::connect(const Endpoint& endpoint, const CallOptions& call_options) {
-  const auto addresses = endpoint.is_unix() ? std::vector{unix_address(endpoint.socket_path)}
-                                            : resolve(endpoint.host, endpoint.port, call_options);
-  int told = 0;
-  for (std::size_t i = 0; i < addresses.size(); ++i) {
-    int error = 0;
-    Socket socket = open(addresses[i], share_of(call_options, addresses.size() - i), error);
-    if (error == 0) return socket;
-    if (told == 0 || !has_no_way(error)) told = error;
-  }
-  cannot_connect(told);
-}
-
-Socket Socket::again(const CallOptions& call_options) const {
-  int error = 0;
-  Socket socket = open(peer_, call_options, error);
-  if (error != 0) cannot_connect(error);
-  return socket;
-}
-
-bool Socket::has_ended() const {
-  char next = 0;
-  const auto got = recv(fd_.get(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
-  return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
-}
-
-bool Socket::readable_by(Deadline until, int cancel_fd) const {
-  return ready(fd_.get(), POLLIN, {until, cancel_fd});
-}
-
-std::string Socket::receive(const CallOptions& call_options, const char* awaited) {
-  while (true) {
-    std::string bytes = receive_arrived();
-    if (!bytes.empty() || at_end_) return bytes;
-    if (!ready(fd_.get(), POLLIN, call_options))
-      throw_unavailable(std::string("no answer ") + awaited);
-  }
-}
-
-std::string Socket::receive_arrived() {
-  std::array<char, 16 * 1024> buffer;
-  const auto got = recv(fd_.get(), buffer.data(), buffer.size(), 0);
-  if (got > 0) return std::string(buffer.data(), static_cast<std::size_t>(got));
-  if (got == 0) at_end_ = true;
-  if (got < 0 && errno != EAGAIN && errno != EINTR) set_broken(errno);
-  return "";
-}
-
-bool Socket::send(std::string& bytes, const CallOptions& call_options) {
-  while (!bytes.empty()) {
-    const auto sent = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent > 0) {
-      bytes.erase(0, static_cast<std::size_t>(sent));
-    } else if (errno == EAGAIN || errno == EINTR) {
-      if (!ready(fd_.get(), POLLOUT, call_options)) throw_unavailable("no answer while sending");
-    } else {
-      set_broken(errno);
-      return false;
-    }
-  }
-  return true;
-}
-
-void Socket::send_now(std::string_view bytes) const {
-  // Best effort: nothing depends on its arrival.
-  (void)!::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-}
-
-void Socket::set_broken(int error) {
-  at_end_ = true;
-  broke_ = std::string("the connection broke: ") + std::strerror(error);
-}
-
-namespace {
-
 using namespace std::string_view_literals;
 
 /// Limits the time that a server fills with messages without data, such as HelloRequests and
@@ -220,8 +123,73 @@ constexpr const char* write_rediss = "it speaks TLS: write rediss:// in place of
 
 }  // namespace
 
+Stream Stream::open(const SocketAddress& address, const CallOptions& call_options, int& error) {
+  const int family = address.storage.ss_family;
+  Fd socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket && errno != EAFNOSUPPORT) throw_errno("socket");
+  error = EAFNOSUPPORT;
+  if (socket) {
+    if (family != AF_UNIX) tune_tcp(socket);
+    error = try_connect(socket, address, call_options);
+    if (error == 0 && family != AF_UNIX && is_connected_to_itself(socket)) error = ECONNREFUSED;
+  }
+  if (error != 0) socket.reset();
+  return {std::move(socket), address};
+}
+
+Stream Stream::open_any(const Endpoint& endpoint, const CallOptions& call_options) {
+  const auto addresses = endpoint.is_unix() ? std::vector{unix_address(endpoint.socket_path)}
+                                            : resolve(endpoint.host, endpoint.port, call_options);
+  int first_error = 0;
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
+    int error = 0;
+    Stream stream = open(addresses[i], share_of(call_options, addresses.size() - i), error);
+    if (error == 0) return stream;
+    if (first_error == 0 || !has_no_way(error)) first_error = error;
+  }
+  if (first_error == ETIMEDOUT) throw_unavailable("no answer to the attempt to connect");
+  throw_unavailable(std::string("cannot connect: ") + std::strerror(first_error));
+}
+
+bool Stream::flush(const CallOptions& call_options) {
+  while (!to_send_.empty()) {
+    const auto sent = ::send(fd(), to_send_.data(), to_send_.size(), MSG_NOSIGNAL);
+    if (sent > 0) {
+      to_send_.erase(0, static_cast<std::size_t>(sent));
+    } else if (errno == EAGAIN || errno == EINTR) {
+      if (!ready(fd(), POLLOUT, call_options)) throw_unavailable("no answer while sending");
+    } else {
+      set_broken(errno);
+      return false;
+    }
+  }
+  return true;
+}
+
+std::string Stream::take(const CallOptions& call_options, const char* awaited) {
+  while (true) {
+    std::string bytes = take_arrived();
+    if (!bytes.empty() || at_end_) return bytes;
+    if (!ready(fd(), POLLIN, call_options)) throw_unavailable(std::string("no answer ") + awaited);
+  }
+}
+
+std::string Stream::take_arrived() {
+  std::array<char, 16 * 1024> buffer;
+  const auto got = recv(fd(), buffer.data(), buffer.size(), 0);
+  if (got > 0) return std::string(buffer.data(), static_cast<std::size_t>(got));
+  if (got == 0) at_end_ = true;
+  if (got < 0 && errno != EAGAIN && errno != EINTR) set_broken(errno);
+  return "";
+}
+
+void Stream::set_broken(int error) {
+  at_end_ = true;
+  broke_ = std::string("the connection broke: ") + std::strerror(error);
+}
+
 Stream Stream::connect(const Endpoint& endpoint, const CallOptions& call_options) {
-  Stream stream(Socket::connect(endpoint, call_options));
+  Stream stream = open_any(endpoint, call_options);
   if (endpoint.tls) {
     stream.tls_ = std::make_unique<TlsSession>(endpoint);
     try {
@@ -240,13 +208,15 @@ void Stream::shake_hands(const CallOptions& call_options) {
       // The last bytes of the handshake go out with the first request, in one write.
       if (tls_->shake_hands()) return;
     } catch (const Error&) {
-      socket_.send_now(tls_->outgoing());  // the alert, for the server's log
+      // The alert, for the server's log, if there is room for it: nothing depends on its arrival.
+      const std::string alert = tls_->outgoing();
+      (void)!::send(fd(), alert.data(), alert.size(), MSG_NOSIGNAL);
       throw;
     }
     to_send_ += tls_->outgoing();
-    if (!socket_.send(to_send_, call_options)) ended_in_tls();
+    if (!flush(call_options)) ended_in_tls();
     if (!heard_) look_for_plain_text(call_options);
-    const std::string bytes = socket_.receive(call_options, "to the TLS handshake in time");
+    const std::string bytes = take(call_options, "to the TLS handshake in time");
     if (bytes.empty()) ended_in_tls();
     heard_ = true;
     tls_->arrive(bytes);
@@ -258,7 +228,7 @@ void Stream::look_for_plain_text(const CallOptions& call_options) const {
   // Redis takes a ClientHello for the beginning of a line and waits for the rest.
   constexpr milliseconds long_for_a_first_byte{1000};
   const auto quiet = std::min(long_for_a_first_byte, left_until(call_options.deadline) / 2);
-  if (socket_.readable_by(later(BootClock::now(), quiet), call_options.cancel_fd)) return;
+  if (ready(fd(), POLLIN, at_most(quiet, call_options))) return;
   const std::string answer = probe("PING\r\n", call_options);
   if (answer.starts_with('+') || answer.starts_with('-'))
     throw_unavailable(speaks_no_tls, Cause::no_tls);
@@ -271,10 +241,12 @@ std::string Stream::probe(std::string_view bytes, const CallOptions& call_option
   const auto time = std::min(at_once, left_until(call_options.deadline) / 2);
   const CallOptions brief{later(BootClock::now(), time), call_options.cancel_fd};
   try {
-    Socket other = socket_.again(brief);
-    std::string to_send(bytes);
-    other.send(to_send, brief);
-    return other.receive(brief, "in time");
+    int error = 0;
+    Stream other = open(peer_, brief, error);
+    if (error != 0) return "";
+    other.to_send_ = bytes;
+    other.flush(brief);
+    return other.take(brief, "in time");
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::interrupted) throw;
     return "";
@@ -284,16 +256,16 @@ std::string Stream::probe(std::string_view bytes, const CallOptions& call_option
 void Stream::ended(const CallOptions& call_options) {
   if (tls_) ended_in_tls();
   // Redis closes a connection silently if it expects TLS, but there are other reasons to close one.
-  const bool mute = !heard_ && socket_.is_tcp();
+  const bool mute = !heard_ && peer_.storage.ss_family != AF_UNIX;
   if (mute && looks_like_tls(probe(client_hello, call_options)))
     throw_unavailable(write_rediss, Cause::no_tls);
-  throw_unavailable(socket_.broke().empty() ? server_closed : socket_.broke());
+  throw_unavailable(broke_.empty() ? server_closed : broke_);
 }
 
 void Stream::ended_in_tls() {
-  const std::string broke = socket_.broke();
+  const std::string broke = broke_;
   // The reason may have arrived before the connection ended; a failed send does not report it.
-  for (auto bytes = socket_.receive_arrived(); !bytes.empty(); bytes = socket_.receive_arrived()) {
+  for (auto bytes = take_arrived(); !bytes.empty(); bytes = take_arrived()) {
     tls_->arrive(bytes);
     if (tls_->shake_hands()) tls_->read();
   }
@@ -301,13 +273,17 @@ void Stream::ended_in_tls() {
 }
 
 bool Stream::has_ended() {
-  if (!tls_) return socket_.has_ended();
+  if (!tls_) {
+    char next = 0;
+    const auto got = recv(fd(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
+    return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+  }
   // The bytes that arrived may be a session ticket or a close_notify; only TLS can tell.
   constexpr int most_of_an_idle_time = 4;
   try {
     for (int i = 0; i < most_of_an_idle_time && !tls_->is_closed(); ++i) {
-      const std::string bytes = socket_.receive_arrived();
-      if (bytes.empty()) return socket_.at_end();
+      const std::string bytes = take_arrived();
+      if (bytes.empty()) return at_end_;
       tls_->arrive(bytes);
       arrived_ += tls_->read();
     }
@@ -324,16 +300,16 @@ void Stream::send(std::string_view bytes, const CallOptions& call_options) {
   } else {
     to_send_ += bytes;
   }
-  if (socket_.send(to_send_, call_options)) return;
+  if (flush(call_options)) return;
   // The server may have sent the reason before it closed.
-  if (!tls_) arrived_ = socket_.receive_arrived();
+  if (!tls_) arrived_ = take_arrived();
   if (arrived_.empty()) ended(call_options);
 }
 
 std::string Stream::receive(const CallOptions& call_options) {
   while (arrived_.empty()) {
     if (tls_ && tls_->is_closed()) throw_unavailable(server_closed);
-    std::string bytes = socket_.receive(call_options, "in time");
+    std::string bytes = take(call_options, "in time");
     if (bytes.empty()) ended(call_options);
     if (!tls_) {
       if (!heard_ && looks_like_tls(bytes)) throw_unavailable(write_rediss, Cause::no_tls);
@@ -344,7 +320,7 @@ std::string Stream::receive(const CallOptions& call_options) {
     arrived_ = tls_->read();
     // An answer of TLS itself, such as new keys.
     to_send_ += tls_->outgoing();
-    if (!socket_.send(to_send_, call_options)) ended(call_options);
+    if (!flush(call_options)) ended(call_options);
     if (arrived_.empty()) check_time(call_options, "in time");
   }
   return std::exchange(arrived_, "");

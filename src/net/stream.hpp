@@ -13,56 +13,14 @@
 
 namespace dlock {
 
-/// A connected TCP or Unix socket, used by Stream. Every call has a deadline and can be
-/// interrupted; it then throws Error{unavailable} or Error{interrupted}.
-class Socket {
- public:
-  /// Tries every address the host resolves to, each for its share of the time left.
-  static Socket connect(const Endpoint& endpoint, const CallOptions& call_options);
-  /// Another one, to the address this one leads to.
-  Socket again(const CallOptions& call_options) const;
-
-  /// Whether the peer is known to have closed the connection; bytes that arrived before can still
-  /// be read.
-  bool has_ended() const;
-  /// Waits until `until`; returns whether there are bytes to read or the connection has ended.
-  bool readable_by(Deadline until, int cancel_fd) const;
-  /// Returns the bytes that have arrived, after a wait if there are none; empty at the end of the
-  /// connection. `awaited` completes the message at the deadline: "no answer in time".
-  std::string receive(const CallOptions& call_options, const char* awaited);
-  /// Returns the bytes that are there now, without waiting.
-  std::string receive_arrived();
-  /// Sends `bytes` and removes what was sent from its front; returns false if the connection has
-  /// ended.
-  bool send(std::string& bytes, const CallOptions& call_options);
-  /// Sends a last message without waiting, if there is room for it.
-  void send_now(std::string_view bytes) const;
-
-  int fd() const { return fd_.get(); }
-  bool is_tcp() const { return peer_.storage.ss_family != AF_UNIX; }
-  /// Whether receiving or sending has met the end of the connection.
-  bool at_end() const { return at_end_; }
-  /// Why the connection broke, for people; empty if it is open or the peer just closed it.
-  const std::string& broke() const { return broke_; }
-
- private:
-  Socket(Fd socket, const SocketAddress& peer) : fd_(std::move(socket)), peer_(peer) {}
-  static Socket open(const SocketAddress& address, const CallOptions& call_options, int& error);
-  void set_broken(int error);
-
-  Fd fd_;
-  SocketAddress peer_;
-  bool at_end_ = false;
-  std::string broke_;
-};
-
-/// A connected byte stream to a server, in plain text or with TLS. Every call has a deadline and
-/// can be interrupted. A failure is Error{unavailable} or, from TLS, Error{denied}; the stream must
-/// not be used after it.
+/// A connected byte stream to a server over TCP or a Unix socket, in plain text or with TLS. Every
+/// call has a deadline and can be interrupted. A failure is Error{unavailable} or, from TLS,
+/// Error{denied}; the stream must not be used after it.
 class Stream {
  public:
-  /// Connects, and with TLS does the handshake, within the same time. Throws Error{usage} too,
-  /// about files that the settings of TLS name.
+  /// Tries every address the host resolves to, each for its share of the time left. With TLS it
+  /// does the handshake within the same time, and throws Error{usage} about files that the settings
+  /// of TLS name.
   static Stream connect(const Endpoint& endpoint, const CallOptions& call_options);
 
   /// Whether the peer is known to have closed the stream; bytes that arrived before can still be
@@ -71,12 +29,27 @@ class Stream {
   void send(std::string_view bytes, const CallOptions& call_options);
   /// Returns at least one byte; throws at the end of the stream.
   std::string receive(const CallOptions& call_options);
-  int fd() const { return socket_.fd(); }
+  int fd() const { return socket_.get(); }
   /// Returns nothing for plain text.
   std::optional<TlsFacts> tls_facts() const;
 
  private:
-  explicit Stream(Socket socket) : socket_(std::move(socket)) {}
+  Stream(Fd socket, const SocketAddress& peer) : socket_(std::move(socket)), peer_(peer) {}
+  /// Returns a stream without a descriptor, and sets `error`, if the connection fails.
+  static Stream open(const SocketAddress& address, const CallOptions& call_options, int& error);
+  static Stream open_any(const Endpoint& endpoint, const CallOptions& call_options);
+
+  // The bytes of the socket, without TLS.
+
+  /// Sends to_send_; returns false if the connection has ended.
+  bool flush(const CallOptions& call_options);
+  /// Returns the bytes that have arrived, after a wait if there are none; empty at the end of the
+  /// connection. `awaited` completes the message at the deadline: "no answer in time".
+  std::string take(const CallOptions& call_options, const char* awaited);
+  /// Returns the bytes that are there now, without waiting.
+  std::string take_arrived();
+  void set_broken(int error);
+
   void shake_hands(const CallOptions& call_options);
   /// Throws if the server speaks plain text and so would never answer the handshake.
   void look_for_plain_text(const CallOptions& call_options) const;
@@ -84,7 +57,10 @@ class Stream {
   [[noreturn]] void ended_in_tls();
   std::string probe(std::string_view bytes, const CallOptions& call_options) const;
 
-  Socket socket_;
+  Fd socket_;
+  SocketAddress peer_;
+  bool at_end_ = false;  ///< receiving or sending has met the end of the connection
+  std::string broke_;    ///< how it broke, for people; empty if it is open or just closed
   std::unique_ptr<TlsSession> tls_;
   std::string to_send_;  ///< not yet accepted by the socket
   std::string arrived_;  ///< not yet returned by receive()

@@ -11,16 +11,15 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "net/openssl.hpp"
-#include "net/tls_files.hpp"
 
 namespace dlock {
 namespace {
 
-/// `CN=db1,O=Example`, escaped; `(no name)` if it is empty.
-std::string text_of(const X509_NAME* name);
-
-/// `2026-01-02T03:04:05Z`
-std::string text_of(const ASN1_TIME* time);
+const std::string shows_no_certificate = "the server shows no certificate";
+const std::string wants_certificate =
+    "the server wants a client certificate: give one by --tls-cert and --tls-key";
+const std::string speaks_old_tls =
+    "the server speaks no TLS that is new enough, which is 1.2 or 1.3";
 
 /// Returns the output of `print`, escaped and cut to a useful length.
 template <typename Print>
@@ -34,18 +33,7 @@ std::string printed(const Print& print) {
   return escaped({text, static_cast<std::size_t>(size)}) + (size == enough ? "..." : "");
 }
 
-std::string subject_of(const X509* certificate) {
-  return text_of(openssl().X509_get_subject_name(certificate));
-}
-
-std::string trusted_ones(const std::string& ca) {
-  return ca.empty() ? "those this system trusts" : "those in " + escaped(ca);
-}
-
-Error refused(const std::string& why, Cause cause = Cause::certificate) {
-  return {ErrorKind::denied, why, cause};
-}
-
+/// `CN=db1,O=Example`, escaped; `(no name)` if it is empty.
 std::string text_of(const X509_NAME* name) {
   // The format of RFC 2253, but with readable UTF-8.
   constexpr unsigned long style =
@@ -53,6 +41,10 @@ std::string text_of(const X509_NAME* name) {
   const std::string text =
       printed([&](BIO* bio) { return openssl().X509_NAME_print_ex(bio, name, 0, style) >= 0; });
   return text.empty() ? "(no name)" : text;
+}
+
+std::string subject_of(const X509* certificate) {
+  return text_of(openssl().X509_get_subject_name(certificate));
 }
 
 /// The names in a certificate: `DNS:db1, IP Address:10.0.0.7`; without such a list, its subject.
@@ -72,10 +64,17 @@ WallTime wall_time(const ASN1_TIME* time) {
   return WallTime(std::chrono::seconds(timegm(&parts)));
 }
 
+/// `2026-01-02T03:04:05Z`
 std::string text_of(const ASN1_TIME* time) {
   constexpr std::size_t to_the_second = sizeof "2026-01-02T03:04:05" - 1;
   return iso8601(wall_time(time)).substr(0, to_the_second) + "Z";
 }
+
+Error refused(const std::string& why, Cause cause = Cause::certificate) {
+  return {ErrorKind::denied, why, cause};
+}
+
+Error unusable(const std::string& why, Cause cause) { return {ErrorKind::unavailable, why, cause}; }
 
 /// Says why the server's certificate was not verified, and what to do, from the `context` of a
 /// verify callback. `expected` is the required name or address, `ca` the setting.
@@ -83,8 +82,9 @@ Error refusal_in(X509_STORE_CTX* context, const std::string& expected, const std
   const OpenSsl& ssl = openssl();
   const int error = ssl.X509_STORE_CTX_get_error(context);
   const X509* const at = ssl.X509_STORE_CTX_get_current_cert(context);
+  const std::string trusted = ca.empty() ? "those this system trusts" : "those in " + escaped(ca);
   const bool is_servers = ssl.X509_STORE_CTX_get_error_depth(context) == 0;
-  if (at == nullptr) return refused("the server shows no certificate");
+  if (at == nullptr) return refused(shows_no_certificate);
   const std::string whose =
       is_servers ? "the server's certificate"
                  : "the CA certificate " + subject_of(at) + " behind the server's certificate";
@@ -102,14 +102,14 @@ Error refusal_in(X509_STORE_CTX* context, const std::string& expected, const std
                      ": is the clock of this host right?");
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
       return refused(whose + " (" + subject_of(at) + ") is signed by itself and not among " +
-                     trusted_ones(ca) + ": if it is the right one, give it by --tls-ca");
+                     trusted + ": if it is the right one, give it by --tls-ca");
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
       return refused("the server's certificate comes from the CA " +
-                     text_of(ssl.X509_get_issuer_name(at)) + ", which is not among " +
-                     trusted_ones(ca) + ": give the certificate of the server's CA by --tls-ca");
+                     text_of(ssl.X509_get_issuer_name(at)) + ", which is not among " + trusted +
+                     ": give the certificate of the server's CA by --tls-ca");
     default:
       return refused(whose + " is refused: " + ssl.X509_verify_cert_error_string(error));
   }
@@ -128,11 +128,6 @@ std::string certified_form(std::string name) {
   if (name.ends_with('.')) name.pop_back();
   return name;
 }
-
-const std::string wants_certificate =
-    "the server wants a client certificate: give one by --tls-cert and --tls-key";
-const std::string speaks_old_tls =
-    "the server speaks no TLS that is new enough, which is 1.2 or 1.3";
 
 }  // namespace
 
@@ -195,9 +190,8 @@ void TlsSession::expect_name() {
                        expected_.data()) == 1;
   }
   if (!set) {
-    throw Error(ErrorKind::usage, "\"" + escaped(expected_) +
-                                      "\" is no name a server could prove: " +
-                                      "give the name in its certificate by --tls-server-name");
+    throw_usage("\"" + escaped(expected_) + "\" is no name a server could prove: " +
+                "give the name in its certificate by --tls-server-name");
   }
 }
 
@@ -227,7 +221,7 @@ bool TlsSession::shake_hands() {
   }
   const OpenSslPtr<X509> shown(api.SSL_get1_peer_certificate(ssl_.get()));
   if (shown == nullptr || api.SSL_get_verify_result(ssl_.get()) != X509_V_OK) {
-    throw Error(ErrorKind::denied, "the server shows no certificate", Cause::certificate);
+    throw refused(shows_no_certificate);
   }
   shaken_ = true;
   return true;
@@ -277,15 +271,13 @@ Error TlsSession::failure() const {
   const auto error = openssl().ERR_peek_error();
   const int reason = ERR_GET_REASON(error);
   if (refusal_) return *refusal_;
-  if (plain_) return {ErrorKind::unavailable, speaks_no_tls, Cause::no_tls};
+  if (plain_) return unusable(speaks_no_tls, Cause::no_tls);
   if (ERR_GET_LIB(error) == ERR_LIB_SSL && reason >= SSL_AD_REASON_OFFSET) {
     return alerted(reason - SSL_AD_REASON_OFFSET);
   }
-  if (reason == SSL_R_UNSUPPORTED_PROTOCOL)
-    return {ErrorKind::unavailable, speaks_old_tls, Cause::old_tls};
+  if (reason == SSL_R_UNSUPPORTED_PROTOCOL) return unusable(speaks_old_tls, Cause::old_tls);
   const char* const why = openssl().ERR_reason_error_string(error);
-  return {ErrorKind::unavailable, std::string("TLS failed: ") + (why == nullptr ? "" : why),
-          Cause::tls_failed};
+  return unusable(std::string("TLS failed: ") + (why == nullptr ? "" : why), Cause::tls_failed);
 }
 
 /// The Error for an alert from the server (RFC 8446, 6.2).
@@ -294,25 +286,21 @@ Error TlsSession::alerted(int alert) const {
   const std::string said = name == "unknown" ? "" : " (it said: " + std::string(name) + ")";
   const bool of_certificate = alert >= SSL_AD_BAD_CERTIFICATE && alert <= SSL_AD_UNKNOWN_CA &&
                               alert != SSL_AD_ILLEGAL_PARAMETER;
-  if (alert == SSL_AD_PROTOCOL_VERSION)
-    return {ErrorKind::unavailable, speaks_old_tls + said, Cause::old_tls};
+  if (alert == SSL_AD_PROTOCOL_VERSION) return unusable(speaks_old_tls + said, Cause::old_tls);
   if (alert == SSL_AD_UNRECOGNIZED_NAME) {
-    return {ErrorKind::denied,
-            "the server does not know the name " + escaped(expected_) + said +
-                ": give the right one by --tls-server-name",
-            Cause::certificate};
+    return refused("the server does not know the name " + escaped(expected_) + said +
+                   ": give the right one by --tls-server-name");
   }
   if (alert == TLS13_AD_CERTIFICATE_REQUIRED || may_want_certificate()) {
-    return {ErrorKind::denied, wants_certificate + said, Cause::certificate};
+    return refused(wants_certificate + said);
   }
   if (!settings_.certificate.empty() && (of_certificate || alert == SSL_AD_ACCESS_DENIED)) {
     const X509* const own = openssl().SSL_get_certificate(ssl_.get());
-    return {ErrorKind::denied,
-            "the server refuses the client certificate in " + escaped(settings_.certificate) +
-                said + ", which expires at " + text_of(openssl().X509_get0_notAfter(own)),
-            Cause::certificate};
+    return refused("the server refuses the client certificate in " +
+                   escaped(settings_.certificate) + said + ", which expires at " +
+                   text_of(openssl().X509_get0_notAfter(own)));
   }
-  return {ErrorKind::unavailable, "the server broke TLS off" + said, Cause::tls_failed};
+  return unusable("the server broke TLS off" + said, Cause::tls_failed);
 }
 
 /// Whether the server has asked for a certificate that we do not have, and has not continued
@@ -326,13 +314,11 @@ bool TlsSession::may_want_certificate() const {
 
 Error TlsSession::ended(const std::string& broke) const {
   const std::string how = broke.empty() ? "it closed the connection" : broke;
-  if (closed_) return {ErrorKind::unavailable, "the server closed the connection"};
-  if (may_want_certificate())
-    return {ErrorKind::denied, wants_certificate + " (" + how + ")", Cause::certificate};
-  if (!shaken_)
-    return {ErrorKind::unavailable, how + " during the TLS handshake", Cause::tls_interrupted};
-  if (!broke.empty()) return {ErrorKind::unavailable, broke};
-  return {ErrorKind::unavailable, "the connection was cut without a TLS close", Cause::tls_failed};
+  if (closed_) return unusable("the server closed the connection", Cause::none);
+  if (may_want_certificate()) return refused(wants_certificate + " (" + how + ")");
+  if (!shaken_) return unusable(how + " during the TLS handshake", Cause::tls_interrupted);
+  if (!broke.empty()) return unusable(broke, Cause::none);
+  return unusable("the connection was cut without a TLS close", Cause::tls_failed);
 }
 
 }  // namespace dlock

@@ -24,6 +24,12 @@ struct TlsFacts {
   std::optional<WallTime> own_expires;  ///< the client's certificate, if there is one
 };
 
+/// Returns a context that trusts the authorities of `settings` and has the client's certificate, if
+/// there is one. Throws Error{usage} about a wrong file, with its name and the kind of data in it;
+/// or Error{unavailable} if all files were good before in this process, because the file is being
+/// replaced. Any thread may call it.
+OpenSslPtr<SSL_CTX> client_context(const TlsSettings& settings);
+
 /// The client side of one TLS connection, without a socket: Stream passes bytes in and out. TLS 1.2
 /// or newer; the server's certificate and name are always verified. A failure is Error{denied} if
 /// one side does not trust the other, otherwise Error{unavailable}.

@@ -1,12 +1,12 @@
-#include "net/tls_files.hpp"
+#include "net/tls.hpp"
 
 #include <dirent.h>
+#include <fnmatch.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cctype>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -68,17 +68,11 @@ Pem look_into(const char* option, const std::string& path) {
 }
 
 /// Whether the name is like `d41d8cd9.0`, as openssl rehash makes it.
-bool is_hashed_name(const std::string& name) {
-  constexpr std::size_t hash_size = 8;
-  const auto all = [](std::string_view text, int (*kind)(int)) {
-    return !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
-      return kind(static_cast<unsigned char>(c)) != 0;
-    });
-  };
-  const std::string_view text = name;
-  return text.size() > hash_size + 1 && text[hash_size] == '.' &&
-         all(text.substr(0, hash_size), std::isxdigit) &&
-         all(text.substr(hash_size + 1), std::isdigit);
+bool is_hashed_name(const char* name) {
+  constexpr const char* pattern =
+      "[[:xdigit:]][[:xdigit:]][[:xdigit:]][[:xdigit:]]"
+      "[[:xdigit:]][[:xdigit:]][[:xdigit:]][[:xdigit:]].[0-9]*";
+  return fnmatch(pattern, name, 0) == 0;
 }
 
 bool has_hashed_certificates(const std::string& path) {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/backoff.hpp"
+#include "base/wait.hpp"
 #include "lock/store.hpp"
 #include "quorum/nodes.hpp"
 #include "quorum/quorum_hold.hpp"

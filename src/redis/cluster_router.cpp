@@ -1,12 +1,128 @@
 #include "redis/cluster_router.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <string_view>
 #include <utility>
 
 #include "base/error.hpp"
 #include "redis/reply.hpp"
 
 namespace dlock {
+namespace {
+
+constexpr int slot_count = 16384;
+
+/// Parses the last word of `MOVED 3999 10.0.0.1:6381`. An IPv6 address has no brackets there; a
+/// node that does not know its own host names only the port.
+std::optional<Redirection> redirection_to(Redirection::Kind kind, std::string_view text) {
+  const auto place = text.substr(text.rfind(' ') + 1);
+  const auto colon = place.rfind(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  const bool same_host = colon == 0;
+  auto to = announced(same_host ? "same" : place.substr(0, colon), place.substr(colon + 1));
+  if (!to) return std::nullopt;
+  if (same_host) to->host.clear();
+  return Redirection{kind, *to};
+}
+
+std::uint16_t crc16(std::string_view bytes) {
+  constexpr std::uint16_t polynomial = 0x1021;
+  std::uint16_t crc = 0;
+  for (const char byte : bytes) {
+    crc = static_cast<std::uint16_t>(crc ^ (static_cast<unsigned char>(byte) << 8));
+    for (int bit = 0; bit < 8; ++bit) {
+      const bool carry = (crc & 0x8000) != 0;
+      crc = static_cast<std::uint16_t>((crc << 1) ^ (carry ? polynomial : 0));
+    }
+  }
+  return crc;
+}
+
+[[noreturn]] void no_map() {
+  throw_unavailable("its answer to CLUSTER SLOTS cannot be understood");
+}
+
+int slot_in(const Reply& reply) {
+  const bool fits =
+      reply.kind == Reply::Kind::integer && reply.integer >= 0 && reply.integer < slot_count;
+  if (!fits) no_map();
+  return static_cast<int>(reply.integer);
+}
+
+/// Parses `[host, port, id, ...]`. A node that does not know its own host sends nil, "" or "?". The
+/// result is empty if the address is impossible.
+std::optional<NodeAddress> node_in(const Reply& reply, const NodeAddress& asked) {
+  if (!reply.is_array(2) || reply.items[1].kind != Reply::Kind::integer) return std::nullopt;
+  const std::string& host = reply.items[0].text;
+  const bool unknown = host.empty() || host == "?";
+  return announced(unknown ? asked.host : host, std::to_string(reply.items[1].integer));
+}
+
+void add(std::vector<NodeAddress>& nodes, const NodeAddress& node) {
+  if (std::find(nodes.begin(), nodes.end(), node) == nodes.end()) nodes.push_back(node);
+}
+
+}  // namespace
+
+std::optional<Redirection> redirection_in(const Reply& reply) {
+  if (!reply.is_error()) return std::nullopt;
+  const std::string_view text = reply.text;
+  const auto code = text.substr(0, text.find(' '));
+  if (code == "MOVED") return redirection_to(Redirection::Kind::moved, text);
+  if (code == "ASK") return redirection_to(Redirection::Kind::ask, text);
+  for (const auto* later : {"TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN"}) {
+    if (code == later) return Redirection{};
+  }
+  return std::nullopt;
+}
+
+int slot_of(std::string_view name) {
+  const auto open = name.find('{');
+  const auto close = open == std::string_view::npos ? open : name.find('}', open + 1);
+  const bool tagged = close != std::string_view::npos && close > open + 1;
+  return crc16(tagged ? name.substr(open + 1, close - open - 1) : name) % slot_count;
+}
+
+void SlotMap::learn(const Reply& reply, const NodeAddress& asked) {
+  SlotMap told;
+  if (reply.kind != Reply::Kind::array) no_map();
+  for (const Reply& range : reply.items) {
+    if (!range.is_array(3)) no_map();
+    const auto master = node_in(range.items[2], asked);
+    if (!master) no_map();
+    told.ranges_.push_back({slot_in(range.items[0]), slot_in(range.items[1]), *master});
+    add(told.nodes_, *master);
+    // The map is usable without a replica whose address is impossible.
+    for (std::size_t i = 3; i < range.items.size(); ++i) {
+      if (const auto replica = node_in(range.items[i], asked)) add(told.nodes_, *replica);
+    }
+  }
+  // A node that has forgotten the others knows less than this map.
+  if (!told.ranges_.empty() || ranges_.empty()) *this = std::move(told);
+}
+
+std::optional<NodeAddress> SlotMap::owner(int slot) const {
+  const auto moved = moved_.find(slot);
+  if (moved != moved_.end()) return moved->second;
+  for (const Range& range : ranges_) {
+    if (range.first <= slot && slot <= range.last) return range.master;
+  }
+  return std::nullopt;
+}
+
+int SlotMap::unserved() const {
+  int served = 0;
+  for (const Range& range : ranges_) served += range.last - range.first + 1;
+  return std::max(0, slot_count - served);
+}
+
+std::vector<NodeAddress> SlotMap::masters() const {
+  std::vector<NodeAddress> masters;
+  for (const Range& range : ranges_) add(masters, range.master);
+  for (const auto& [slot, node] : moved_) add(masters, node);
+  return masters;
+}
 
 /// One request's way to the node that serves it.
 class ClusterRouter::RoutedCall {
@@ -60,8 +176,8 @@ class ClusterRouter::RoutedCall {
     const bool is_asked_over = std::exchange(asked_over_, std::nullopt).has_value();
     const Reply& reply = attempt(node, share(), is_asked_over);
     // A link that this try has opened brought a new map, if no other link has replaced it since.
-    if (node.links() != links && node.is_open() && !node.connection().answers().empty()) {
-      cluster_.learn_map(node, node.connection().answers().front(), address);
+    if (node.links() != links && node.is_open() && !node.answers().empty()) {
+      cluster_.learn_map(node, node.answers().front(), address);
     }
     if (const auto redirection = redirection_in(reply)) {
       follow(*redirection, server_error(reply, node.name()), address);
@@ -72,24 +188,22 @@ class ClusterRouter::RoutedCall {
   }
 
   void follow(const Redirection& redirection, const Error& error, const NodeAddress& address) {
-    constexpr int most_redirections = 5;
-    constexpr int usual_redirections = 2;
+    constexpr int most_redirections = 5, usual_redirections = 2;
     if (redirection.kind == Redirection::Kind::later) {
       redirections_ = 0;
       pause_after(error);
-      refreshed(address);
+      refresh(address);
       return;
     }
     NodeAddress to = redirection.to;
     if (to.host.empty()) to.host = address.host;
-    const bool in_circles = ++redirections_ > most_redirections;
     // Two nodes may disagree for a moment about the owner of a slot that has just moved.
-    if (in_circles ||
-        (redirections_ > usual_redirections && !backoff_.fits(call_options_.deadline))) {
+    const bool pauses = ++redirections_ > usual_redirections;
+    if (redirections_ > most_redirections || (pauses && !backoff_.fits(call_options_.deadline))) {
       throw_unavailable(cluster_.name_ +
                         ": its nodes send each other's requests round in circles: " + error.what());
     }
-    if (redirections_ > usual_redirections) pause(backoff_.next(), call_options_);
+    if (pauses) pause(backoff_.next(), call_options_);
     if (redirection.kind == Redirection::Kind::moved) {
       cluster_.map_.move(slot_, to);
     } else {
@@ -106,19 +220,17 @@ class ClusterRouter::RoutedCall {
       if (++dead_seeds_ == seeds.size()) cluster_.give_up(seeds.size(), *first_error_);
       return;
     }
-    const bool has_new_node = refreshed(address) && next_address() != address;
-    if (has_new_node && !std::exchange(has_hurried_, true)) return;
+    refresh(address);
     pause_after(error);
   }
 
-  /// Takes at most half of the time left, since the request itself needs some.
-  bool refreshed(const NodeAddress& avoided) {
+  /// Takes at most half of the time left, since the request itself needs some. Without a new map
+  /// the next try goes by the old one.
+  void refresh(const NodeAddress& avoided) {
     try {
       cluster_.refresh(avoided, at_most(left_until(call_options_.deadline) / 2, call_options_));
-      return true;
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::interrupted) throw;
-      return false;
     }
   }
 
@@ -138,7 +250,6 @@ class ClusterRouter::RoutedCall {
   int redirections_ = 0;                   ///< in a row
   std::size_t dead_seeds_ = 0;
   std::optional<Error> first_error_;
-  bool has_hurried_ = false;  ///< the slot has a new node: one retry without a pause
   bool may_be_done_ = false;
 };
 

@@ -15,16 +15,10 @@ namespace {
 constexpr std::string_view braces_and_percent = "{}%";
 
 std::string encoded_key(std::string_view text) {
-  static constexpr char digits[] = "0123456789ABCDEF";
   std::string out;
   for (const char c : text) {
-    if (braces_and_percent.find(c) == std::string_view::npos) {
-      out += c;
-    } else {
-      out += '%';
-      out += digits[static_cast<unsigned char>(c) >> 4];
-      out += digits[static_cast<unsigned char>(c) & 15];
-    }
+    const bool plain = braces_and_percent.find(c) == std::string_view::npos;
+    out += plain ? std::string(1, c) : percent_encoded({&c, 1}, braces_and_percent);
   }
   return out;
 }
@@ -127,7 +121,7 @@ StoredHold parse_hold(std::string_view value, std::int64_t now) {
   const auto flag = take_until(value, ' ');
   const bool is_known = flag.size() == 1 && flags_of_holds.find(flag) != std::string_view::npos;
   if (!is_known) not_a_lock();
-  const milliseconds floor(take_number(value));
+  const milliseconds min_hold(take_number(value));
   const std::int64_t at = std::min(take_number(value), now);
   const std::int64_t since = take_number(value);
   Hold hold;
@@ -142,13 +136,12 @@ StoredHold parse_hold(std::string_view value, std::int64_t now) {
   hold.acquired_at = WallTime(microseconds(since));
   hold.held = to_ms(std::max<std::int64_t>(now - since, 0));
   const auto end_of_lease = microseconds(at) + lease;
-  const auto end_of_floor = microseconds(std::min(since, now)) + floor;
+  const auto end_of_min_hold = microseconds(std::min(since, now)) + min_hold;
   auto end = end_of_lease;
-  const bool outlived_by_floor = flag == "h" && end_of_floor > microseconds(now);
-  if (end_of_lease <= microseconds(now) && outlived_by_floor) {
+  if (flag == "h" && end_of_lease <= microseconds(now) && end_of_min_hold > microseconds(now)) {
     hold.kept = true;
     hold.owner.clear();
-    end = end_of_floor;
+    end = end_of_min_hold;
   }
   hold.lease_left = to_ms((end - microseconds(now)).count());
   return {hold, flag != "t" && end > microseconds(now)};
@@ -167,10 +160,10 @@ std::optional<LastGrant> parse_last_grant(std::string_view value) {
 Waiter parse_waiter(std::string_view value, std::int64_t ticket, std::int64_t now) {
   Waiter waiter;
   take_number(value);      // seen
-  take_number(value);      // told
+  take_number(value);      // known_end
   take_until(value, ' ');  // channel
   take_until(value, ' ');  // proposal
-  take_number(value);      // floor
+  take_number(value);      // min_hold
   take_number(value);      // lease
   take_number(value);      // ttl
   waiter.limit = Limit{take_number(value)};
@@ -219,14 +212,14 @@ const Reply& reply_item(const Reply& reply, std::size_t i) {
 std::string_view reply_text(const Reply& reply, std::size_t i) { return reply_item(reply, i).text; }
 
 /// Scripts answer with integers, or with decimal text if Lua's numbers would round the value.
-std::int64_t reply_number(const Reply& reply, std::size_t i) {
+std::int64_t reply_number(const Reply& reply, std::size_t i, std::int64_t most) {
   const Reply& one = reply_item(reply, i);
-  return one.kind == Reply::Kind::integer ? one.integer : server_number(one.text);
+  return server_number(one.kind == Reply::Kind::integer ? std::to_string(one.integer) : one.text,
+                       most);
 }
 
 milliseconds reply_ms(const Reply& reply, std::size_t i) {
-  const Reply& one = reply_item(reply, i);
-  return server_span(one.kind == Reply::Kind::integer ? std::to_string(one.integer) : one.text);
+  return milliseconds(reply_number(reply, i, longest_span.count()));
 }
 
 std::vector<Holder> holders_from(const Reply& reply, std::size_t first, std::int64_t now) {

@@ -81,7 +81,7 @@ microseconds server_clock(std::string_view text);
 [[noreturn]] void unexpected_answer();
 const Reply& reply_item(const Reply& reply, std::size_t i);
 std::string_view reply_text(const Reply& reply, std::size_t i);
-std::int64_t reply_number(const Reply& reply, std::size_t i);
+std::int64_t reply_number(const Reply& reply, std::size_t i, std::int64_t most = INT64_MAX);
 milliseconds reply_ms(const Reply& reply, std::size_t i);
 
 /// The holds in a reply from `first` on; `now` is the server's clock.

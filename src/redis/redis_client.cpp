@@ -5,13 +5,14 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "lock/store.hpp"
 
 namespace dlock {
 
-RedisClient::RedisClient(std::unique_ptr<EndpointResolver> route, const RedisTerms& terms,
+RedisClient::RedisClient(std::unique_ptr<EndpointResolver> resolver, const RedisTerms& terms,
                          Handshake handshake)
-    : may_move_(terms.may_move),
-      connection_(std::move(route), std::move(handshake), terms.on_link) {}
+    : RedisConnection(std::move(resolver), std::move(handshake), terms.on_link),
+      may_move_(terms.may_move) {}
 
 ScriptReply RedisClient::run_script(const ScriptRun& run, const CallOptions& call_options) {
   ScriptReply reply = run_once(run, run.by_text, false, call_options);
@@ -24,8 +25,8 @@ ScriptReply RedisClient::run_script(const ScriptRun& run, const CallOptions& cal
 }
 
 bool RedisClient::leave_if_deposed(const Reply& reply) {
-  const bool is_replica = is_of_class(reply, "READONLY") || is_of_class(reply, "MASTERDOWN");
-  if (is_replica) connection_.close();
+  const bool is_replica = reply.is_error("READONLY") || reply.is_error("MASTERDOWN");
+  if (is_replica) close();
   return is_replica;
 }
 
@@ -55,11 +56,11 @@ ScriptReply RedisClient::run_once(const ScriptRun& run, bool by_text, bool sent_
   if (unanswered != nullptr && !unanswered->was_opened()) {
     *unanswered = {this, links() + (is_open() ? 0 : 1)};
   }
-  auto replies = connection_.exchange(requests, call_options);
+  auto replies = exchange(requests, call_options);
   const LinkId here{this, links()};
   if (unanswered != nullptr && *unanswered == here) *unanswered = {};
   check_link();
-  const bool sent_twice = sent_before || connection_.was_sent_twice();
+  const bool sent_twice = sent_before || was_sent_twice();
   // The request went to another server than it names, which may have executed it.
   const bool may_be_done = sent_twice || !replies.back().is_error("NOSCRIPT");
   const bool has_moved = server_id(call_options) != server;
@@ -71,7 +72,7 @@ ScriptReply RedisClient::run_once(const ScriptRun& run, bool by_text, bool sent_
     if (reply.is_error() && !reply.is_error("EXECABORT")) return {reply, sent_twice, server, here};
   }
   if (!replies.back().is_array(2)) {
-    connection_.close();
+    close();
     throw_unavailable("it did not answer EXEC with a list of two");
   }
   return {in_items(std::move(replies.back().items[1])), sent_twice, server, here};
@@ -83,11 +84,11 @@ std::vector<Reply> RedisClient::read_here(const std::vector<Request>& requests,
   if (!subscribed_.empty()) {
     // A connection that listens to a channel may not send plain commands.
     const Request unsubscribe{"UNSUBSCRIBE", subscribed_};
-    connection_.exchange(std::span(&unsubscribe, 1), call_options);
+    exchange(std::span(&unsubscribe, 1), call_options);
     subscribed_.clear();
   }
   const auto ask = [&] {
-    auto replies = connection_.exchange(requests, call_options);
+    auto replies = exchange(requests, call_options);
     check_link();
     return replies;
   };
@@ -99,7 +100,7 @@ std::vector<Reply> RedisClient::read_here(const std::vector<Request>& requests,
 
 std::string RedisClient::server_id(const CallOptions& call_options) {
   if (!may_move_) return "";
-  return std::to_string(fnv1a(connection_.connect(call_options).address()));
+  return std::to_string(fnv1a(connect(call_options).address()));
 }
 
 std::variant<ChannelMessage, Wake::Reason> RedisClient::next_message(const std::string& channel,
@@ -109,7 +110,7 @@ std::variant<ChannelMessage, Wake::Reason> RedisClient::next_message(const std::
     throw_unavailable(name() + ": another request has ended the listening");
   }
   try {
-    while (auto message = connection_.next_message({until, cancel_fd})) {
+    while (auto message = RedisConnection::next_message({until, cancel_fd})) {
       if (message->channel == channel)
         return ChannelMessage{std::move(message->payload), {this, links()}};
       if (const auto end = end_of_sleep(until, cancel_fd)) return *end;
@@ -119,6 +120,29 @@ std::variant<ChannelMessage, Wake::Reason> RedisClient::next_message(const std::
     return Wake::Reason::interrupted;
   }
   return Wake::Reason::due;
+}
+
+void scan(RedisClient& server, const Request& narrowed, const CallOptions& call_options,
+          const std::function<void(std::vector<std::string> names)>& take) {
+  std::string cursor = "0";
+  while (true) {
+    if (left_until(call_options.deadline) == milliseconds(0)) {
+      throw_unavailable(server.name() + ": SCAN did not come to its end in time");
+    }
+    Request request{"SCAN", cursor, "COUNT", "1000"};
+    request.insert(request.end(), narrowed.begin(), narrowed.end());
+    Reply page =
+        server.read_here({request}, at_most(silence_of_a_dead_server, call_options)).front();
+    if (page.is_error()) throw server_error(page, server.name());
+    if (!page.is_array(2)) throw_unavailable(server.name() + ": no answer to SCAN");
+    std::vector<std::string> names;
+    for (Reply& name : page.items[1].items) names.push_back(std::move(name.text));
+    take(std::move(names));
+    const bool repeats = cursor != "0" && cursor == page.items[0].text;
+    cursor = std::move(page.items[0].text);
+    if (cursor == "0") return;
+    if (repeats) throw_unavailable(server.name() + ": SCAN does not come to its end");
+  }
 }
 
 }  // namespace dlock

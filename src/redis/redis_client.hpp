@@ -103,9 +103,13 @@ struct RedisTerms {
 
 /// Sends requests and scripts to one Redis or Valkey server, which may be the current master or a
 /// Cluster node, and receives what it publishes. Owned and used by one thread at a time.
-class RedisClient : public RedisTransport {
+class RedisClient : public RedisTransport, private RedisConnection {
  public:
-  RedisClient(std::unique_ptr<EndpointResolver> route, const RedisTerms& terms,
+  using RedisConnection::answered_between, RedisConnection::answers;
+  using RedisConnection::close, RedisConnection::connect, RedisConnection::is_open;
+  using RedisConnection::links;
+
+  RedisClient(std::unique_ptr<EndpointResolver> resolver, const RedisTerms& terms,
               Handshake handshake = {});
   RedisClient(const RedisClient&) = delete;
   RedisClient& operator=(const RedisClient&) = delete;
@@ -118,24 +122,13 @@ class RedisClient : public RedisTransport {
   std::variant<ChannelMessage, Wake::Reason> next_message(const std::string& channel,
                                                           Deadline until, int cancel_fd) override;
   void visit_all(const CallOptions&, const Visit& visit) override { visit(*this); }
-  std::vector<int> connections() const override { return {connection_.fd()}; }
+  std::vector<int> connections() const override { return {fd()}; }
   bool was_reached() const override { return links() > 0; }
-  std::string name() const override { return connection_.name(); }
+  std::string name() const override { return RedisConnection::name(); }
 
   /// Sends plain requests and returns their replies, errors included.
   std::vector<Reply> read_here(const std::vector<Request>& requests,
                                const CallOptions& call_options);
-
-  /// is_open(): whether there is a link, as far as is known. links(): how many there have been.
-  bool is_open() const { return connection_.is_open(); }
-  int links() const { return connection_.links(); }
-  void close() { connection_.close(); }
-  /// Opens a link if there is none, and returns its address.
-  const Endpoint& connect(const CallOptions& call_options) {
-    return connection_.connect(call_options);
-  }
-  /// For the replies to the handshake, once a request was answered on the open link.
-  const RedisConnection& connection() const { return connection_; }
 
  private:
   /// Called when the replies to a read or a script have arrived; may throw Error.
@@ -151,9 +144,15 @@ class RedisClient : public RedisTransport {
   bool leave_if_deposed(const Reply& reply);
 
   const bool may_move_;
-  RedisConnection connection_;
   std::string subscribed_;  ///< the whole name of the channel listened to now, if any
 };
+
+/// Calls `take` with the names of one server's keys, a page at a time, so that the server is never
+/// blocked for long. A name may come twice (https://redis.io/docs/latest/commands/scan/).
+/// `narrowed`: the arguments of SCAN after its cursor. All pages together have until the deadline
+/// of `call_options`; each has at most silence_of_a_dead_server. Throws Error.
+void scan(RedisClient& server, const Request& narrowed, const CallOptions& call_options,
+          const std::function<void(std::vector<std::string> names)>& take);
 
 inline bool LinkId::was_opened() const { return client != nullptr && client->links() >= number; }
 inline bool LinkId::is_open() const {

@@ -1,32 +1,131 @@
 #include "redis/redis_connection.hpp"
 
-#include <hiredis/hiredis.h>
-
 #include <algorithm>
+#include <cctype>
 #include <utility>
 
+#include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "base/wait.hpp"
 #include "redis/reply.hpp"
 
 namespace dlock {
+
+Endpoint endpoint_at(const Endpoint& like, const NodeAddress& address) {
+  Endpoint endpoint = like;
+  endpoint.host = address.host;
+  endpoint.port = address.port;
+  return endpoint;
+}
+
+std::string deployment_name(const std::string& kind, const std::vector<Endpoint>& servers) {
+  const std::string scheme = servers.front().tls ? "rediss" : "redis";
+  return scheme + "+" + kind + "://" +
+         joined(servers, ",", [](const Endpoint& each) { return each.address(); });
+}
+
+std::optional<NodeAddress> announced(std::string_view host, std::string_view port) {
+  constexpr std::size_t longest_host = 253;
+  const bool plain = std::all_of(host.begin(), host.end(), [](char c) {
+    const bool mark = c == '-' || c == '.' || c == '_' || c == ':' || c == '%';
+    return mark || std::isalnum(static_cast<unsigned char>(c)) != 0;
+  });
+  const auto number = parse_number(port, 1, 65535);
+  if (!plain || host.empty() || host.size() > longest_host || !number) return std::nullopt;
+  return NodeAddress{std::string(host), static_cast<int>(*number)};
+}
+
 namespace {
 
-void append_formatted(std::string& out, const Request& request) {
-  std::vector<const char*> arguments;
-  std::vector<std::size_t> lengths;
-  for (const std::string& argument : request) {
-    arguments.push_back(argument.data());
-    lengths.push_back(argument.size());
+/// After this time the next sentinel is asked.
+constexpr milliseconds longest_silence{1000};
+
+}  // namespace
+
+SentinelResolver::SentinelResolver(std::vector<Endpoint> sentinels, std::string master_name,
+                                   Endpoint master)
+    : sentinels_(std::move(sentinels)),
+      master_name_(std::move(master_name)),
+      master_(std::move(master)),
+      name_(deployment_name("sentinel", sentinels_) + "/" + escaped(master_name_)) {}
+
+Endpoint SentinelResolver::find(const CallOptions& call_options) {
+  std::optional<Error> worst;
+  for (std::size_t i = 0; i < sentinels_.size(); ++i) {
+    const auto left = left_until(call_options.deadline);
+    const auto not_asked = static_cast<int>(sentinels_.size() - i);
+    // The last sentinel gets longer, since a slow answer is better than none; the server needs some
+    // time, too.
+    const auto longest = not_asked == 1 ? std::max(longest_silence, left / 2) : longest_silence;
+    const auto until = later(BootClock::now(), std::min(left / not_asked, longest));
+    try {
+      auto master = ask(Endpoint(sentinels_[i]), {until, call_options.cancel_fd});
+      std::swap(sentinels_[0], sentinels_[i]);
+      return master;
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::interrupted) throw;
+      // A sentinel that refuses us says more than one that is unreachable.
+      const bool says_more =
+          worst && worst->kind() == ErrorKind::unavailable && error.kind() != worst->kind();
+      if (!worst || says_more) worst.emplace(error);
+    }
   }
-  char* formatted = nullptr;
-  // The size is an int in hiredis 0.14, a long long in 1.2.
-  const auto size = redisFormatCommandArgv(&formatted, static_cast<int>(request.size()),
-                                           arguments.data(), lengths.data());
-  if (size < 0) throw Error(ErrorKind::host_refused, "out of memory");
-  out.append(formatted, static_cast<std::size_t>(size));
-  redisFreeCommand(formatted);
+  const std::size_t asked = sentinels_.size();
+  const std::string many = "none of " + std::to_string(asked) + " sentinels is usable: ";
+  throw worst->reworded((asked > 1 ? many : "") + worst->what());
+}
+
+void SentinelResolver::note_failure() {
+  std::rotate(sentinels_.begin(), std::next(sentinels_.begin()), sentinels_.end());
+}
+
+Endpoint SentinelResolver::ask(const Endpoint& sentinel, const CallOptions& call_options) {
+  RedisConnection connection(std::make_unique<FixedEndpoint>(sentinel));
+  const Request requests[] = {{"SENTINEL", "get-master-addr-by-name", master_name_},
+                              {"SENTINEL", "sentinels", master_name_}};
+  const auto replies = connection.exchange(requests, call_options);
+  const Reply& address = replies[0];
+  if (address.is_error()) throw server_error(address, sentinel.name());
+  if (!address.is_array(2)) {
+    throw_unavailable(sentinel.name() + ": it knows no master named " + master_name_);
+  }
+  const std::string& host = address.items[0].text;
+  const std::string& port = address.items[1].text;
+  const auto named = announced(host, port);
+  if (!named) {
+    throw_unavailable(sentinel.name() + ": it names a master that cannot be: \"" + escaped(host) +
+                      "\" port \"" + escaped(port) + "\"");
+  }
+  learn(sentinel, replies[1]);
+  return endpoint_at(master_, *named);
+}
+
+void SentinelResolver::learn(const Endpoint& asked, const Reply& reply) {
+  for (const Reply& fields : reply.items) {
+    std::string_view host;
+    std::string_view port;
+    for (std::size_t i = 0; i + 1 < fields.items.size(); i += 2) {
+      if (fields.items[i].text == "ip") host = fields.items[i + 1].text;
+      if (fields.items[i].text == "port") port = fields.items[i + 1].text;
+    }
+    const auto address = announced(host, port);
+    if (!address) continue;
+    Endpoint sentinel = endpoint_at(asked, *address);
+    const bool known =
+        std::find(sentinels_.begin(), sentinels_.end(), sentinel) != sentinels_.end();
+    if (!known) sentinels_.push_back(std::move(sentinel));
+  }
+}
+
+namespace {
+
+/// Appends the request in RESP (https://redis.io/docs/latest/develop/reference/protocol-spec/).
+void append_formatted(std::string& out, const Request& request) {
+  out += "*" + std::to_string(request.size()) + "\r\n";
+  for (const std::string& argument : request) {
+    out += "$" + std::to_string(argument.size()) + "\r\n" + argument + "\r\n";
+  }
 }
 
 /// Runs `body`, and rethrows its errors with `name` in front, if there is one.
@@ -83,8 +182,8 @@ auto RedisConnection::retry_until_deadline(const CallOptions& call_options, cons
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::interrupted) throw;
       close();
-      if (!old_link) route_->note_failure();
-      const bool worth_it = old_link || route_->may_move();
+      if (!old_link) resolver_->note_failure();
+      const bool worth_it = old_link || resolver_->may_move();
       const bool in_time = old_link ? left_until(call_options.deadline) > milliseconds(0)
                                     : backoff.fits(call_options.deadline);
       if (!worth_it || error.kind() != ErrorKind::unavailable || !in_time) throw;
@@ -94,7 +193,7 @@ auto RedisConnection::retry_until_deadline(const CallOptions& call_options, cons
 }
 
 const Endpoint& RedisConnection::connect(const CallOptions& call_options) {
-  return named(route_->name(), [&]() -> const Endpoint& {
+  return named(resolver_->name(), [&]() -> const Endpoint& {
     // A server drops idle connections, and all of them when it restarts.
     if (is_open() && link_->stream.has_ended()) close();
     retry_until_deadline(call_options, [&] {
@@ -106,7 +205,7 @@ const Endpoint& RedisConnection::connect(const CallOptions& call_options) {
 
 std::vector<Reply> RedisConnection::exchange(std::span<const Request> requests,
                                              const CallOptions& call_options) {
-  return named(route_->name(), [&] {
+  return named(resolver_->name(), [&] {
     if (is_open() && link_->stream.has_ended()) close();
     was_sent_twice_ = false;
     bool sent = false;
@@ -142,13 +241,13 @@ std::vector<Reply> RedisConnection::try_exchange(std::span<const Request> reques
 void RedisConnection::open(const CallOptions& call_options) {
   if (readable(call_options.cancel_fd)) throw_interrupted();
   const auto begun = BootClock::now();
-  Endpoint endpoint = route_->find(call_options);
+  Endpoint endpoint = resolver_->find(call_options);
   // The server at the named address may be dead, and the name may soon lead elsewhere.
   constexpr int tries = 3;
-  const auto left = left_until(call_options.deadline) / (route_->may_move() ? tries : 1);
+  const auto left = left_until(call_options.deadline) / (resolver_->may_move() ? tries : 1);
   const auto until = std::min(call_options.deadline, later(BootClock::now(), left));
   auto setting_up = set_up(endpoint, call_options);
-  Stream stream = named(route_->may_move() ? endpoint.address() : "", [&] {
+  Stream stream = named(resolver_->may_move() ? endpoint.address() : "", [&] {
     return Stream::connect(endpoint, {until, call_options.cancel_fd});
   });
   link_.emplace(std::move(endpoint), std::move(stream));
@@ -208,7 +307,7 @@ Reply RedisConnection::next_reply(const CallOptions& call_options) {
 }
 
 std::optional<Published> RedisConnection::next_message(const CallOptions& call_options) {
-  return named(route_->name(), [&]() -> std::optional<Published> {
+  return named(resolver_->name(), [&]() -> std::optional<Published> {
     if (!is_open()) throw_unavailable("the connection broke");
     try {
       for (check_in_step(); link_->inbox.empty(); check_in_step()) {
@@ -238,7 +337,7 @@ std::deque<Request> RedisConnection::set_up(const Endpoint& endpoint,
   if (endpoint.database != 0) {
     requests.push_back({"SELECT", std::to_string(endpoint.database)});
   }
-  if (route_->may_move() || handshake_.only_a_master) requests.push_back({"ROLE"});
+  if (resolver_->may_move() || handshake_.only_a_master) requests.push_back({"ROLE"});
   requests.push_back({"CLIENT", "SETNAME", "dlock"});
   requests.insert(requests.end(), handshake_.requests.begin(), handshake_.requests.end());
   return requests;
@@ -253,7 +352,7 @@ void RedisConnection::check_set_up(const Reply& reply, const Request& request) c
   if (reply.is_error() && (request.front() != "CLIENT" || closes_the_link(server_error(reply)))) {
     throw server_error(reply);
   }
-  if (request.front() == "ROLE") check_role(link_->to, reply, route_->may_move() || links_ > 1);
+  if (request.front() == "ROLE") check_role(link_->to, reply, resolver_->may_move() || links_ > 1);
 }
 
 }  // namespace dlock

@@ -33,26 +33,38 @@ std::optional<bool> durable_by(const Reply& config) {
 
 }  // namespace
 
-/// Reads on each new link which process is at its end.
+/// Reads on each new link which process is at its end, and strips from each reply of the script
+/// what it says about the server's memory.
 class RedisMember::Client final : public RedisClient {
  public:
   Client(const Endpoint& server, const RedisTerms& terms)
       : RedisClient(std::make_unique<FixedEndpoint>(server), terms,
                     {{{"INFO", "server"}, {"CONFIG", "GET", "*append*"}}, true}) {}
 
+  ScriptReply run_script(const ScriptRun& run, const CallOptions& call_options) override {
+    // Only the script of locks knows of members.
+    if (!run.server_argument) return RedisClient::run_script(run, call_options);
+    const int link = links();
+    const Deadline sent = BootClock::now();
+    ScriptReply reply = run_recorded(run, call_options);
+    // A new link has measured the clock itself, in a shorter round trip.
+    if (!reply.is_error() && reply_text(reply, 0) == "refused" && links() == link) {
+      standing.clock = {server_clock(reply_text(reply, 7)), sent, BootClock::now()};
+    }
+    return reply;
+  }
+
   Standing standing;
-  /// Whether the replies of the process follow fsync; nothing if it does not tell.
-  std::optional<bool> durable;
 
  private:
   void check_link() override {
     if (checked_ == links()) return;
-    const Reply& info = connection().answers().at(0);
+    const Reply& info = answers().at(0);
     if (info.is_error("NOPERM")) {
-      const char* why =
-          ": the user may not use INFO, which tells whether a server of several has "
-          "lost its memory: its ACL needs +info";
-      throw Error(ErrorKind::denied, name() + why);
+      throw Error(ErrorKind::denied,
+                  name() +
+                      ": the user may not use INFO, which tells whether a server of several has "
+                      "lost its memory: its ACL needs +info");
     }
     if (info.is_error()) throw server_error(info, name());
     if (info_field(info.text, "redis_mode") == "cluster") {
@@ -65,12 +77,66 @@ class RedisMember::Client final : public RedisClient {
     }
     standing.process = run_id;
     const std::string clock = info_field(info.text, "server_time_usec");
-    const auto [sent, received] = connection().answered_between();
+    const auto [sent, received] = answered_between();
     if (!clock.empty()) standing.clock = {server_clock(clock), sent, received};
-    durable = durable_by(connection().answers().at(1));
+    durable_ = durable_by(answers().at(1));
     checked_ = links();
   }
 
+  /// Runs the script, again after the process of the server was recorded if it was not.
+  ScriptReply run_recorded(const ScriptRun& run, const CallOptions& call_options) {
+    ScriptReply reply = RedisClient::run_script(run, call_options);
+    if (reply.is_error() || take_standing(reply)) return reply;
+    const std::string flag = durable_.value_or(false) ? "a" : "-";
+    ScriptReply recorded =
+        run_beside(run, {"record_process", standing.process, "", flag}, call_options);
+    if (!take_standing(recorded)) memory_lost();
+    // Only an acquire depends on the recorded process: a hold that was found, renewed or released
+    // stays so.
+    if (run.arguments.front() != "acquire") return reply;
+    if (reply_text(reply, 0) == "granted" && standing.quarantined_for > milliseconds(0)) {
+      run_beside(run, {"release", run.arguments[1], "", "0", "1", "0"}, call_options);
+    }
+    // The request is also repeated to subscribe again: the requests in between have ended the
+    // subscription.
+    reply = RedisClient::run_script(run, call_options);
+    if (!reply.is_error() && !take_standing(reply)) memory_lost();
+    return reply;
+  }
+
+  /// Runs another operation on the keys of `run`.
+  ScriptReply run_beside(const ScriptRun& run, std::vector<std::string> arguments,
+                         const CallOptions& call_options) {
+    ScriptRun beside = run;
+    beside.arguments = std::move(arguments);
+    beside.channel.clear();
+    beside.unanswered = nullptr;
+    ScriptReply reply = RedisClient::run_script(beside, call_options);
+    if (reply.is_error()) throw server_error(reply, name());
+    return reply;
+  }
+
+  /// Removes from `reply` the items that a member adds; false if the process at the end of the link
+  /// must be recorded first.
+  bool take_standing(Reply& reply) {
+    if (!reply.is_array(2)) unexpected_answer();
+    const std::string recorded = std::move(reply.items.back().text);
+    reply.items.pop_back();
+    standing.quarantined_for = reply_ms(reply, reply.items.size() - 1);
+    reply.items.pop_back();
+    const std::string process = standing.process + "/";
+    if (!durable_) return recorded.starts_with(process);
+    return recorded == process + (*durable_ ? "a" : "-");
+  }
+
+  [[noreturn]] void memory_lost() const {
+    throw_unavailable(name() +
+                      ": what was written to it a moment ago is gone: its memory is not to be "
+                      "relied upon");
+  }
+
+  /// Whether the replies of the process follow fsync; nothing if it does not tell.
+  std::optional<bool> durable_;
   int checked_ = 0;  ///< the number of the link that was read
 };
 
@@ -83,64 +149,5 @@ RedisMember::RedisMember(const Endpoint& server, const RedisTerms& terms)
       client_(static_cast<Client&>(servers())) {}
 
 Standing RedisMember::standing() const { return client_.standing; }
-
-ScriptReply RedisMember::send(const ScriptRun& run, const CallOptions& call_options) {
-  const int link = client_.links();
-  const Deadline sent = BootClock::now();
-  ScriptReply reply = send_to_recorded(run, call_options);
-  // A new link has measured the clock itself, in a shorter round trip.
-  if (!reply.is_error() && reply_text(reply, 0) == "refused" && client_.links() == link) {
-    client_.standing.clock = {server_clock(reply_text(reply, 7)), sent, BootClock::now()};
-  }
-  return reply;
-}
-
-ScriptReply RedisMember::send_to_recorded(const ScriptRun& run, const CallOptions& call_options) {
-  ScriptReply reply = client_.run_script(run, call_options);
-  if (reply.is_error() || take_standing(reply)) return reply;
-  const std::string flag = client_.durable.value_or(false) ? "a" : "-";
-  ScriptReply recorded =
-      send_beside(run, {"record_process", client_.standing.process, "", flag}, call_options);
-  if (!take_standing(recorded)) memory_lost();
-  // Only an acquire depends on the recorded process: a hold that was found, renewed or released
-  // stays so.
-  if (run.arguments.front() != "acquire") return reply;
-  if (reply_text(reply, 0) == "granted" && client_.standing.quarantined_for > milliseconds(0)) {
-    send_beside(run, {"release", run.arguments[1], "", "0", "1", "0"}, call_options);
-  }
-  // The request is also repeated to subscribe again: the requests in between have ended the
-  // subscription.
-  reply = client_.run_script(run, call_options);
-  if (!reply.is_error() && !take_standing(reply)) memory_lost();
-  return reply;
-}
-
-ScriptReply RedisMember::send_beside(const ScriptRun& run, std::vector<std::string> arguments,
-                                     const CallOptions& call_options) {
-  ScriptRun beside = run;
-  beside.arguments = std::move(arguments);
-  beside.channel.clear();
-  beside.unanswered = nullptr;
-  ScriptReply reply = client_.run_script(beside, call_options);
-  if (reply.is_error()) throw server_error(reply, name());
-  return reply;
-}
-
-bool RedisMember::take_standing(Reply& reply) {
-  if (!reply.is_array(2)) unexpected_answer();
-  const std::string recorded = std::move(reply.items.back().text);
-  reply.items.pop_back();
-  client_.standing.quarantined_for = reply_ms(reply, reply.items.size() - 1);
-  reply.items.pop_back();
-  const std::string process = client_.standing.process + "/";
-  if (!client_.durable) return recorded.starts_with(process);
-  return recorded == process + (*client_.durable ? "a" : "-");
-}
-
-void RedisMember::memory_lost() const {
-  throw_unavailable(name() +
-                    ": what was written to it a moment ago is gone: its memory is not to be "
-                    "relied upon");
-}
 
 }  // namespace dlock

@@ -10,7 +10,6 @@
 #include "redis/protocol_text.hpp"
 #include "redis/record_max_script.hpp"
 #include "redis/reply.hpp"
-#include "redis/slot_map.hpp"
 
 namespace dlock {
 namespace {
@@ -61,9 +60,20 @@ std::vector<std::string> renewal_arguments(const Claim& claim, std::optional<mil
 }  // namespace
 
 ScriptReply RedisStore::run(const LockKey& key, const std::vector<std::string>& arguments,
-                            const CallOptions& call_options, LinkId* unanswered) {
-  ScriptReply reply = call(key, arguments, "", unanswered, call_options);
+                            const CallOptions& call_options) {
+  ScriptReply reply = call(key, arguments, "", nullptr, call_options);
   check(key, reply);
+  return reply;
+}
+
+ScriptReply RedisStore::run_noted(const Asked& asked, const std::vector<std::string>& arguments,
+                                  const std::string& channel, const CallOptions& call_options) {
+  known_.insert(asked);
+  LinkId& unanswered = unanswered_[asked];
+  ScriptReply reply = call(asked.first, arguments, channel, &unanswered, call_options);
+  // Otherwise another copy of the request can still arrive.
+  if (unanswered == LinkId{}) unanswered_.erase(asked);
+  check(asked.first, reply);
   return reply;
 }
 
@@ -91,7 +101,7 @@ ScriptReply RedisStore::call(const LockKey& key, const std::vector<std::string>&
                 .unanswered = unanswered};
   run.arguments.insert(run.arguments.begin() + 2, "");
   if (terms_.member) run.keys.push_back(names.alive);
-  return send(run, call_options);
+  return servers_->run_script(run, call_options);
 }
 
 void RedisStore::replicate(const LockKey& key, const LinkId& link,
@@ -132,16 +142,6 @@ const std::string& RedisStore::channel_of(const Token& token) {
   return channel;
 }
 
-LinkId& RedisStore::note_asked(const Asked& asked) {
-  known_.insert(asked);
-  return unanswered_[asked];
-}
-
-void RedisStore::note_answered(const Asked& asked) {
-  const auto found = unanswered_.find(asked);
-  if (found != unanswered_.end() && found->second == LinkId{}) unanswered_.erase(found);
-}
-
 void RedisStore::tidy(const LockKey& key, std::int64_t more, const CallOptions& call_options) {
   try {
     while (more != 0 && left_until(call_options.deadline) > milliseconds(0)) {
@@ -156,14 +156,10 @@ Answer RedisStore::acquire_with(const std::optional<Fence>& proposal, const Clai
                                 const Ask& ask, const CallOptions& call_options) {
   const std::string channel = ask.wait ? channel_of(claim.token) : "";
   const auto arguments = acquire_arguments(claim, ask, channel, proposal);
-  const Asked asked{claim.key, claim.token};
   while (true) {
-    LinkId& unanswered = note_asked(asked);
     const Deadline sent = BootClock::now();
     const ScriptReply reply =
-        call(claim.key, arguments, ask.asks_again ? "" : channel, &unanswered, call_options);
-    note_answered(asked);
-    check(claim.key, reply);
+        run_noted({claim.key, claim.token}, arguments, ask.asks_again ? "" : channel, call_options);
     if (reply_text(reply, 0) == "granted") {
       replicate(claim.key, reply.link, call_options);
       tidy(claim.key, reply_number(reply, 2), call_options);
@@ -188,7 +184,7 @@ Wake RedisStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
     const std::string_view text = message.text;
     if (text.starts_with("grant ")) {
       return Wake{
-          Wake::Reason::granted, {}, grant_told_by(text.substr(6), message.link, claim.ttl)};
+          Wake::Reason::granted, {}, grant_in_message(text.substr(6), message.link, claim.ttl)};
     }
     if (text.starts_with("next ")) {
       const milliseconds ends_in = server_span(text.substr(5));
@@ -198,21 +194,21 @@ Wake RedisStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
   }
 }
 
-std::optional<Grant> RedisStore::grant_told_by(std::string_view text, const LinkId& link,
-                                               milliseconds ttl) const {
+std::optional<Grant> RedisStore::grant_in_message(std::string_view text, const LinkId& link,
+                                                  milliseconds ttl) const {
   // After an unconfirmed grant the script grants for a moment only.
   constexpr milliseconds least_for_a_hiccup{2000};
-  HandOver told;
-  told.at = server_clock(take_until(text, ' '));
-  told.lease = server_span(take_until(text, ' '));
-  told.fence = server_fence(take_until(text, ' '));
+  HandOver hand_over;
+  hand_over.at = server_clock(take_until(text, ' '));
+  hand_over.lease = server_span(take_until(text, ' '));
+  hand_over.fence = server_fence(take_until(text, ' '));
   const bool same_clock = text == last_answer_.server && link == last_answer_.link;
-  const bool too_short = told.lease < std::min(ttl, least_for_a_hiccup);
+  const bool too_short = hand_over.lease < std::min(ttl, least_for_a_hiccup);
   // The script never grants more than was asked for. A forged lease would let the command run
   // without the renewal that confirms it.
-  const bool too_long = told.lease > ttl;
+  const bool too_long = hand_over.lease > ttl;
   if (terms_.replicas > 0 || !same_clock || too_short || too_long) return std::nullopt;
-  return handed_over_grant(last_answer_, told, told.lease * 2 / 3);
+  return handed_over_grant(last_answer_, hand_over, hand_over.lease * 2 / 3);
 }
 
 Fence RedisStore::record_max(const LockKey& resource, Fence fence,
@@ -240,8 +236,11 @@ Fence RedisStore::record_max(const LockKey& resource, Fence fence,
 Renewed RedisStore::renew(const Claim& claim, const RenewalTerms& terms,
                           const CallOptions& call_options) {
   const auto granted = terms_.member ? terms.granted : std::nullopt;
-  return renew_with(renewal_arguments(claim, terms.ttl, granted), {claim.key, claim.token},
-                    terms.ttl.value_or(claim.ttl), call_options);
+  const Deadline sent = BootClock::now();
+  const ScriptReply reply =
+      run(claim.key, renewal_arguments(claim, terms.ttl, granted), call_options);
+  return renewed_by(reply, {claim.key, claim.token}, terms.ttl.value_or(claim.ttl), sent,
+                    call_options);
 }
 
 std::optional<Grant> RedisStore::rejoin(const Claim& claim, Fence fence,
@@ -249,18 +248,14 @@ std::optional<Grant> RedisStore::rejoin(const Claim& claim, Fence fence,
   const Asked asked{claim.key, claim.token};
   auto arguments = claim_arguments("rejoin", claim);
   arguments.push_back(std::to_string(fence.value));
-  LinkId& unanswered = note_asked(asked);
-  auto grant = renew_with(arguments, asked, claim.ttl, call_options, &unanswered).grant;
-  note_answered(asked);
-  return grant;
+  const Deadline sent = BootClock::now();
+  const ScriptReply reply = run_noted(asked, arguments, "", call_options);
+  return renewed_by(reply, asked, claim.ttl, sent, call_options).grant;
 }
 
-Renewed RedisStore::renew_with(const std::vector<std::string>& arguments, const Asked& asked,
-                               milliseconds ttl, const CallOptions& call_options,
-                               LinkId* unanswered) {
+Renewed RedisStore::renewed_by(const ScriptReply& reply, const Asked& asked, milliseconds ttl,
+                               Deadline sent, const CallOptions& call_options) {
   const LockKey& key = asked.first;
-  const Deadline sent = BootClock::now();
-  const ScriptReply reply = run(key, arguments, call_options, unanswered);
   if (reply_text(reply, 0) == "gone") {
     tidy(key, reply_number(reply, 1), call_options);
     return {std::nullopt, evictor_in(reply)};
@@ -385,7 +380,7 @@ std::optional<LatchState> RedisStore::ask_latch(const LockKey& key,
 
 std::optional<LatchState> RedisStore::latch_from(const LockKey& key,
                                                  const ScriptReply& reply) const {
-  if (is_of_class(reply, "WRONGTYPE") || is_of_class(reply, "DLOCKDATA")) {
+  if (reply.is_error("WRONGTYPE") || reply.is_error("DLOCKDATA")) {
     throw Error(ErrorKind::wrong_data,
                 reply.link.client->name() + ": " + escaped(key.text) +
                     ": the key holds data that is not a latch (it said: " + escaped(reply.text) +

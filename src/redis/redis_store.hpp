@@ -11,7 +11,6 @@
 #include "lock/grant.hpp"
 #include "lock/latch.hpp"
 #include "lock/member.hpp"
-#include "redis/lock_states.hpp"
 #include "redis/protocol_text.hpp"
 #include "redis/redis_client.hpp"
 
@@ -25,9 +24,9 @@ class RedisStore : public Member, public Latches {
  public:
   RedisStore(std::unique_ptr<RedisTransport> servers, RedisTerms terms)
       : terms_(std::move(terms)), servers_(std::move(servers)) {}
-  /// Locks on the server that `route` finds.
-  RedisStore(std::unique_ptr<EndpointResolver> route, const RedisTerms& terms)
-      : RedisStore(std::make_unique<RedisClient>(std::move(route), terms), terms) {}
+  /// Locks on the server that `resolver` finds.
+  RedisStore(std::unique_ptr<EndpointResolver> resolver, const RedisTerms& terms)
+      : RedisStore(std::make_unique<RedisClient>(std::move(resolver), terms), terms) {}
 
   Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) override {
     return acquire_with({}, claim, ask, call_options);
@@ -40,9 +39,7 @@ class RedisStore : public Member, public Latches {
                         const CallOptions& call_options) override;
   std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                             const CallOptions& call_options) override;
-  std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override {
-    return inspect_locks(query, terms_.prefix, *servers_, call_options);
-  }
+  std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
   bool may_be_taken_late(const Claim& claim) const override {
     return unanswered_.contains({claim.key, claim.token});
   }
@@ -86,30 +83,23 @@ class RedisStore : public Member, public Latches {
     std::string server;
   };
 
-  /// Sends a run of the script of locks.
-  virtual ScriptReply send(const ScriptRun& run, const CallOptions& call_options) {
-    return servers_->run_script(run, call_options);
-  }
   /// Run the script of locks; `channel` is the last part of the channel's name. call() returns an
-  /// error reply, run() throws its meaning.
+  /// error reply, the others throw its meaning. run_noted() is for requests that may create a hold.
   ScriptReply call(const LockKey& key, const std::vector<std::string>& arguments,
                    const std::string& channel, LinkId* unanswered, const CallOptions& call_options);
   ScriptReply run(const LockKey& key, const std::vector<std::string>& arguments,
-                  const CallOptions& call_options, LinkId* unanswered = nullptr);
+                  const CallOptions& call_options);
+  ScriptReply run_noted(const Asked& asked, const std::vector<std::string>& arguments,
+                        const std::string& channel, const CallOptions& call_options);
   void check(const LockKey& key, const ScriptReply& reply) const;
 
   /// acquire(), in a quorum with the fence that the client proposes.
   Answer acquire_with(const std::optional<Fence>& proposal, const Claim& claim, const Ask& ask,
                       const CallOptions& call_options);
-  /// `ttl`: the one asked for, or 0 for that of the grant.
-  Renewed renew_with(const std::vector<std::string>& arguments, const Asked& asked,
-                     milliseconds ttl, const CallOptions& call_options,
-                     LinkId* unanswered = nullptr);
-
-  /// The entry of a request that may create a hold; made before the request goes out.
-  LinkId& note_asked(const Asked& asked);
-  /// Called after an answer: the entry stays only if another copy of the request can still arrive.
-  void note_answered(const Asked& asked);
+  /// The meaning of the reply to a renewal or a rejoin. `ttl`: the one asked for, or 0 for that of
+  /// the grant.
+  Renewed renewed_by(const ScriptReply& reply, const Asked& asked, milliseconds ttl, Deadline sent,
+                     const CallOptions& call_options);
 
   /// Runs the latch's script. If an answer is lost, the request is sent again on another link,
   /// until the deadline.
@@ -125,8 +115,8 @@ class RedisStore : public Member, public Latches {
   /// clients, so its failure does not change our own answer.
   void tidy(const LockKey& key, std::int64_t more, const CallOptions& call_options);
   /// The grant in a waiter's message; nothing if the message's age cannot be determined.
-  std::optional<Grant> grant_told_by(std::string_view text, const LinkId& link,
-                                     milliseconds ttl) const;
+  std::optional<Grant> grant_in_message(std::string_view text, const LinkId& link,
+                                        milliseconds ttl) const;
 
   /// Evicts the holders with the fences of those `seen`, so that a repeated request evicts no later
   /// holder. Returns `seen` if the answer to a first request was lost, because that may have

@@ -19,10 +19,6 @@ namespace {
 
 }  // namespace
 
-bool Reply::is_error(std::string_view code) const {
-  return kind == Kind::error && text.starts_with(code);
-}
-
 bool Reply::is_array(std::size_t at_least) const {
   return kind == Kind::array && items.size() >= at_least;
 }
@@ -196,7 +192,7 @@ bool has_code(std::string_view text, std::string_view code) {
 /// Null if no table has the error.
 const Meaning* meaning_of(const Reply& reply) {
   for (const Meaning& each : codes) {
-    if (is_of_class(reply, each.mark)) return &each;
+    if (reply.is_error(each.mark)) return &each;
   }
   for (const Meaning& each : phrases) {
     if (reply.text.find(each.mark) != std::string::npos) return &each;
@@ -234,11 +230,15 @@ std::string scrubbed(std::string_view text, std::span<const std::string> secrets
 
 }  // namespace
 
-bool is_of_class(const Reply& reply, std::string_view code) {
-  if (!reply.is_error()) return false;
-  const std::string_view text = reply.text;
+bool Reply::is_error(std::string_view code) const {
+  if (kind != Kind::error || code.empty()) return kind == Kind::error;
   const bool wrapped = text.starts_with("ERR Error running script");
-  return wrapped ? has_code(text, code) : text.substr(0, text.find(' ')) == code;
+  return wrapped ? has_code(text, code) : std::string_view(text).substr(0, text.find(' ')) == code;
+}
+
+std::string advice_on_a_cluster(const Reply& reply) {
+  const bool is_of_a_cluster = reply.is_error("MOVED") || reply.is_error("ASK");
+  return is_of_a_cluster ? "; a Cluster is named by redis+cluster://" : "";
 }
 
 Error server_error(const Reply& reply) { return made(meaning_of(reply), reply.text); }

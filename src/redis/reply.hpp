@@ -23,6 +23,8 @@ struct Reply {
   std::int64_t integer = 0;
   std::vector<Reply> items;
 
+  /// Whether it is an error, and of this class if one is given. Redis 6.2 wraps the class of a
+  /// script's error in ERR, so the text is searched for it.
   bool is_error(std::string_view code = "") const;
   bool is_array(std::size_t at_least) const;
 };
@@ -66,8 +68,7 @@ class ReplyReader {
 };
 
 /// Returns the Error to throw for an error reply. It distinguishes all classes of the server and
-/// never reads one as "held by another". Redis 6.2 wraps the class of a script's error in ERR, so
-/// the text is searched for it.
+/// never reads one as "held by another".
 Error server_error(const Reply& reply);
 /// The same, with `server` as the server's name in the message.
 Error server_error(const Reply& reply, const std::string& server);
@@ -76,7 +77,7 @@ Error server_error(const Reply& reply, const std::string& server);
 /// without `credentials`, which a server may repeat.
 Error auth_error(const Reply& reply, std::span<const std::string> credentials);
 
-/// Whether `reply` is an error of this class, plain or wrapped.
-bool is_of_class(const Reply& reply, std::string_view code);
+/// The end of an error message if no Cluster was named: `; a Cluster is named by redis+cluster://`.
+std::string advice_on_a_cluster(const Reply& reply);
 
 }  // namespace dlock

@@ -15,7 +15,6 @@
 
 #include "base/error.hpp"
 #include "base/process.hpp"
-#include "base/sanitized.hpp"
 #include "base/wait.hpp"
 
 namespace dlock {

@@ -1,5 +1,6 @@
 #include "zookeeper/zookeeper_status.hpp"
 
+#include "base/error.hpp"
 #include "base/text.hpp"
 #include "net/stream.hpp"
 #include "zookeeper/zookeeper_backend.hpp"
@@ -17,14 +18,14 @@ ZooKeeperServerStatus ask_server(const Endpoint& endpoint, const CallOptions& ca
   ZooKeeperServerStatus server{endpoint.address()};
   try {
     const Deadline begun = BootClock::now();
-    Socket socket = Socket::connect(endpoint, call_options);
-    std::string request = "srvr";
-    while (!request.empty() && socket.send(request, call_options)) {
-    }
+    Stream stream = Stream::connect(endpoint, call_options);
+    stream.send("srvr", call_options);
     std::string answer;
-    // The server closes the connection after its answer.
-    while (!socket.at_end() && answer.size() < longest_answer) {
-      answer += socket.receive(call_options, "no answer in time");
+    try {
+      while (answer.size() < longest_answer) answer += stream.receive(call_options);
+    } catch (const Error&) {
+      // The server closes the connection after its answer.
+      if (left_until(call_options.deadline) == milliseconds(0)) throw;
     }
     server.answered_in = BootClock::now() - begun;
     std::string_view rest = answer;

@@ -11,7 +11,7 @@
 #include "doctor/rights.hpp"
 #include "quorum/quorum_store.hpp"
 #include "quorum/threaded_node_clients.hpp"
-#include "redis/endpoint_resolver.hpp"
+#include "redis/redis_connection.hpp"
 #include "redis/redis_member.hpp"
 #include "redis/redis_store.hpp"
 #include "support/cluster.hpp"

@@ -1,15 +1,16 @@
 // Reads what a server may send: the bytes of replies, however they are cut, by all code that reads
 // them.
 
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "base/text.hpp"
 #include "fuzz/fuzz.hpp"
-#include "redis/lock_states.hpp"
+#include "redis/cluster_router.hpp"
 #include "redis/protocol_text.hpp"
+#include "redis/redis_store.hpp"
 #include "redis/reply.hpp"
-#include "redis/slot_map.hpp"
 
 namespace dlock::fuzz {
 namespace {
@@ -85,8 +86,8 @@ void read_as_anything(const Reply& reply) {
   for (const std::size_t first : {0U, 1U, 3U}) {
     allow_errors([&] { holders_from(reply, first, 1); });
   }
-  Parrot parrot(reply);
-  allow_errors([&] { inspect_locks({{LockKey{"k"}}, {}}, "dlock:", parrot, {}); });
+  RedisStore store(std::make_unique<Parrot>(reply), RedisTerms{});
+  allow_errors([&] { store.inspect({{LockKey{"k"}}, {}}, {}); });
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 #include "base/text.hpp"
 #include "cas/latch_record.hpp"
 #include "fuzz/fuzz.hpp"
+#include "redis/cluster_router.hpp"
 #include "redis/protocol_text.hpp"
-#include "redis/slot_map.hpp"
 #include "rule/table_text.hpp"
 
 namespace dlock::fuzz {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "base/clock.hpp"
-#include "base/sanitized.hpp"
+#include "base/process.hpp"
 
 namespace dlock::test {
 

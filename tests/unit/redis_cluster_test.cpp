@@ -3,7 +3,7 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "redis/slot_map.hpp"
+#include "redis/cluster_router.hpp"
 
 namespace dlock {
 namespace {

@@ -1,4 +1,4 @@
-#include "net/tls_files.hpp"
+#include "net/tls.hpp"
 
 #include <doctest/doctest.h>
 

@@ -66,9 +66,8 @@ end
 
 -- The end of a waiter's entry, from which its hold is made.
 local claim
-if op == 'acquire' or op == 'rejoin' then
-  claim = (op == 'acquire' and ARGV[9] or '-') .. ' ' .. ARGV[5] .. ARGV[4]
-end
+if op == 'acquire' then claim = (ARGV[9] or '-') .. ' ' .. ARGV[5] .. ARGV[4] end
+if op == 'rejoin' then claim = ARGV[7] .. ' ' .. ARGV[5] .. ARGV[4] end
 
 local function last_fence()
   return tonumber(string.match(call('GET', KEYS[4]) or '', '^%d+')) or 0

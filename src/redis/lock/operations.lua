@@ -25,12 +25,11 @@ local function last_ticket_plus_one()
   return math.max((call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2] or 0) + 1, now)
 end
 
-local function join(ticket)
+local function join(ticket, channel)
   local place = call('ZSCORE', KEYS[2], token)
   if not place or (ticket and ticket < tonumber(place)) then
     call('ZADD', KEYS[2], string.format('%.0f', ticket or last_ticket_plus_one()), token)
   end
-  local channel = ARGV[3] == '' and ARGV[8] or ARGV[8] .. '@' .. ARGV[3]
   call('HSET', KEYS[3], token, stamp .. ' 0 ' .. channel .. ' ' .. claim)
   set_queue_life()
 end
@@ -74,7 +73,7 @@ local function acquire()
     ticket = math.max(last_ticket_plus_one(), older and older.ticket + 1 or 0)
   end
   if channel ~= '' and (queued or verdict == 'full') then
-    join(ticket)
+    join(ticket, ARGV[3] == '' and channel or channel .. '@' .. ARGV[3])
     if latest then supersede(older, tonumber(call('ZSCORE', KEYS[2], token)), asked) end
     queued = true
   end
@@ -113,6 +112,9 @@ local function renew()
   if not own or not is_held(own) then return not_held('gone', own) end
   own.at, own.flag = now, 'h'
   own.lease = tonumber(ARGV[4]) or own.ttl
+  -- A member raises the hold's fence, unless a larger one was granted since.
+  local raised = recorded and op == 'renew' and tonumber(ARGV[5]) or 0
+  if raised > tonumber(own.fence) and raised >= last_fence() then agree(own.owner, ARGV[5]) end
   if op == 'renew' and ARGV[6] and not string.find(own.who, ' #%d+$') then
     own.who = own.who .. ARGV[6]
   end
@@ -155,32 +157,15 @@ local function evict()
   return out
 end
 
--- The operations that only a member of a quorum has. rejoin() returns the reply of a renew.
-local raise_own, rejoin
+-- Only a member of a quorum has it. Returns the reply of a renew.
+local rejoin
 
 if recorded then
-  -- Raises the hold's fence, unless a larger one was granted since.
-  raise_own = function(fence)
-    local own, last = holds[token], last_fence()
-    if not (own and is_held(own) and fence) or last > tonumber(fence) then return end
-    if tonumber(own.fence) < tonumber(fence) then agree(own.owner, fence) end
-  end
-
-  -- Puts the hold first in the queue, to be admitted without a message once there is room.
-  local function reserve(fence)
-    call('ZADD', KEYS[2], 0, token)
-    call('HSET', KEYS[3], token,
-      stamp .. ' 0 ' .. reserved .. ' ' .. fence .. ' ' .. ARGV[5] .. ARGV[4])
-    set_queue_life()
-  end
-
   -- A re-entered hold may come back before the outer one, and is then stored under the inner owner.
   -- This moves it to the outer owner. The fence identifies it: all holds of one owner share a
   -- fence, and no other owner has it. An owner that is back already adopts nothing.
   local function adopt_inner(owner, fence)
-    for _, hold in pairs(holds) do
-      if is_held(hold) and hold.owner == owner then return end
-    end
+    if owners[owner] then return end
     for id, hold in pairs(holds) do
       local below = string.sub(hold.owner, 1, #owner + 1) == owner .. '/'
       if is_held(hold) and below and hold.fence == fence then
@@ -205,7 +190,8 @@ if recorded then
     elseif verdict == 'enter' or verdict == 'fresh' then
       admit_again(token, asked, outer, fence)
     elseif verdict == 'full' then
-      reserve(fence)
+      -- First in the queue, it is admitted without a message once there is room.
+      join(0, reserved)
     end
     return renew()
   end
@@ -217,15 +203,13 @@ if not load() then
   return redis.error_reply('DLOCKDATA ' .. key .. ' is a hash, but not one of a lock')
 end
 
-if recorded and op == 'renew' then raise_own(ARGV[5]) end
 local answer
 if op == 'acquire' then answer = acquire()
 elseif op == 'renew' then answer = renew()
 elseif op == 'release' then answer = release()
 elseif op == 'force' then answer = evict()
-elseif op == 'tidy' then answer = 'tidied ' .. tidy()
-elseif op == 'rejoin' and recorded then answer = rejoin()
-else return redis.error_reply('ERR unknown operation') end
+elseif op == 'rejoin' then answer = rejoin()
+else answer = 'tidied ' .. tidy() end
 set_life()
 if type(answer) == 'string' then return answer .. of_member end
 if recorded then

@@ -1,4 +1,4 @@
-#include "redis/lock_states.hpp"
+#include "redis/redis_store.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -14,28 +14,7 @@
 
 namespace dlock {
 
-void scan(RedisClient& server, const Request& narrowed, const CallOptions& call_options,
-          const std::function<void(std::vector<std::string> names)>& take) {
-  std::string cursor = "0";
-  while (true) {
-    if (left_until(call_options.deadline) == milliseconds(0)) {
-      throw_unavailable(server.name() + ": SCAN did not come to its end in time");
-    }
-    Request request{"SCAN", cursor, "COUNT", "1000"};
-    request.insert(request.end(), narrowed.begin(), narrowed.end());
-    Reply page =
-        server.read_here({request}, at_most(silence_of_a_dead_server, call_options)).front();
-    if (page.is_error()) throw server_error(page, server.name());
-    if (!page.is_array(2)) throw_unavailable(server.name() + ": no answer to SCAN");
-    std::vector<std::string> names;
-    for (Reply& name : page.items[1].items) names.push_back(std::move(name.text));
-    take(std::move(names));
-    const bool repeats = cursor != "0" && cursor == page.items[0].text;
-    cursor = std::move(page.items[0].text);
-    if (cursor == "0") return;
-    if (repeats) throw_unavailable(server.name() + ": SCAN does not come to its end");
-  }
-}
+// RedisStore reads the state of locks and latches by plain commands, without a script.
 
 namespace {
 
@@ -86,7 +65,7 @@ std::vector<Waiter> waiters_in(const Reply& queue, const Reply& hash, std::int64
 /// Parses the replies about a latch: its first entry, its number of entries and its time to live.
 std::optional<LatchState> latch_in(std::span<const Reply, 3> replies) {
   constexpr const char* foreign = "the key holds data that is not a latch";
-  if (is_of_class(replies[0], "WRONGTYPE")) throw Error(ErrorKind::wrong_data, foreign);
+  if (replies[0].is_error("WRONGTYPE")) throw Error(ErrorKind::wrong_data, foreign);
   const auto& head = checked(replies[0]).items;
   const std::int64_t left = checked(replies[2]).integer;
   constexpr std::int64_t no_such_key = -2;
@@ -203,9 +182,8 @@ std::vector<LockKey> find(const Query& query, const Inspection& inspection) {
 
 }  // namespace
 
-std::vector<KeyState> inspect_locks(const Query& query, const std::string& prefix,
-                                    RedisTransport& servers, const CallOptions& call_options) {
-  const Inspection inspection{prefix, servers, call_options};
+std::vector<KeyState> RedisStore::inspect(const Query& query, const CallOptions& call_options) {
+  const Inspection inspection{terms_.prefix, *servers_, call_options};
   auto states = states_of(query.keys, Foreign::reported, inspection);
   if (query.globs.empty()) return states;
   for (KeyState& state : states_of(find(query, inspection), Foreign::skipped, inspection)) {
@@ -214,12 +192,12 @@ std::vector<KeyState> inspect_locks(const Query& query, const std::string& prefi
   return states;
 }
 
-std::vector<Holder> look_at_holders(const LockKey& key, const std::string& prefix,
-                                    RedisTransport& servers, const CallOptions& call_options) {
-  const std::string name = KeyNames(prefix, key).holds;
-  const auto replies = servers.read({name}, {{"HGETALL", name}, {"TIME"}}, call_options);
+std::vector<Holder> RedisStore::look_at_holders(const LockKey& key,
+                                                const CallOptions& call_options) {
+  const std::string name = KeyNames(terms_.prefix, key).holds;
+  const auto replies = servers_->read({name}, {{"HGETALL", name}, {"TIME"}}, call_options);
   std::vector<Holder> holders;
-  read_what_is_ours(key, Foreign::reported, {prefix, servers, call_options},
+  read_what_is_ours(key, Foreign::reported, {terms_.prefix, *servers_, call_options},
                     [&] { holders = holders_in(replies.at(0), server_now(replies.at(1))); });
   return holders;
 }

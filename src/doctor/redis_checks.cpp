@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstdint>
 
 #include "base/duration.hpp"
 #include "base/text.hpp"
@@ -59,7 +58,7 @@ Findings check_kind(const ServerFacts& facts) {
       {"reach", !facts.unreachable.empty(), reach, ends},
       {"reach", reach.level != Level::error && facts.info.text("loading") == "1",
        bad(sentence("{}, but still loads its data ({} %)", reach.text,
-                    facts.info.shown("loading_loaded_perc")),
+                    escaped(facts.info.text("loading_loaded_perc").value_or("?"))),
            "wait until it has")},
       {"reach", true, reach},
       {"engine", engine.name.empty(), not_told(refusals(facts))},
@@ -266,27 +265,21 @@ struct Replicas {
   long long lag = 0;  ///< of the slowest replica that is in step, in seconds
 };
 
-/// The lag in a line such as `ip=10.0.0.2,port=6379,state=online,offset=42,lag=1`; infinite if
-/// missing.
-long long lag_in(const std::string& line) {
-  const auto at = line.find("lag=");
-  if (at == std::string::npos) return INT64_MAX;
-  const auto text = line.substr(at + 4, line.find(',', at) - at - 4);
-  return parse_number(text, 0, INT64_MAX).value_or(INT64_MAX);
-}
-
 Replicas replicas_of(const ServerFacts& facts) {
   constexpr long long usual_lag = 10;
   const auto told_lag = facts.config.number("min-replicas-max-lag").value_or(0);
+  const auto most_lag = told_lag > 0 ? told_lag : usual_lag;
   Replicas all;
   all.connected = facts.info.number("connected_slaves").value_or(0);
-  for (long long i = 0; i < std::min(all.connected, 1000LL); ++i) {
+  for (long long i = 0; i < all.connected; ++i) {
+    // Such as `ip=10.0.0.2,port=6379,state=online,offset=42,lag=1`.
     const std::string line = facts.info.text("slave" + std::to_string(i)).value_or("");
-    if (line.find("state=online") == std::string::npos) continue;
-    const long long lag = lag_in(line);
-    if (lag > (told_lag > 0 ? told_lag : usual_lag)) continue;
+    const auto at = line.find("lag=");
+    if (at == std::string::npos || line.find("state=online") == std::string::npos) continue;
+    const auto lag = parse_number(line.substr(at + 4, line.find(',', at) - at - 4), 0, most_lag);
+    if (!lag) continue;
     ++all.in_step;
-    all.lag = std::max(all.lag, lag);
+    all.lag = std::max(all.lag, *lag);
   }
   return all;
 }
@@ -353,8 +346,7 @@ Findings check_times(const ServerFacts& facts) {
   const bool is_node = facts.options.topology == Topology::quorum;
   const milliseconds ttl = facts.options.ttl;
   const auto told_up = facts.info.number("uptime_in_seconds");
-  // A longer time would overflow when it is shown.
-  const std::chrono::seconds up(std::min<long long>(told_up.value_or(0), 100'000'000'000));
+  const std::chrono::seconds up(told_up.value_or(0));
   const std::string started = "started " + human_duration(up) + " ago";
   const auto left = std::chrono::ceil<std::chrono::seconds>(ttl - up);
   const milliseconds node_timeout(facts.config.number("cluster-node-timeout").value_or(0));

@@ -34,7 +34,6 @@ struct NamedExpression {
 /// Values of pg_settings are in the unit of the setting, and NULL in versions without it.
 constexpr NamedExpression asked_of_postgres[] = {
     {"version", "current_setting('server_version')"},
-    {"version_num", "current_setting('server_version_num')"},
     {"user", "current_user"},
     {"pid", "pg_backend_pid()"},
     {"standby", "pg_is_in_recovery()"},
@@ -112,7 +111,7 @@ void examine_postgres(const SqlTarget& target, DatabaseFacts& facts) {
 #ifdef DLOCK_WITH_MYSQL
 /// Each statement returns names and values. Servers omit variables that they do not have.
 constexpr const char* asked_of_mysql[] = {
-    "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'read_only', "
+    "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'read_only', "
     "'innodb_read_only', 'innodb_flush_log_at_trx_commit', 'innodb_flush_method', "
     "'innodb_doublewrite', 'log_bin', 'sync_binlog', 'wsrep_on', 'wait_timeout', "
     "'max_statement_time', 'max_connections', 'group_replication_group_name', "

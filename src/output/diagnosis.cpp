@@ -79,18 +79,15 @@ std::string diagnosis_text(const Diagnosis& diagnosis, const Screen& screen) {
 
 std::string diagnosis_json(const Diagnosis& diagnosis) {
   using Json = nlohmann::ordered_json;
-  Json json;
-  json["server"] = diagnosis.server;
-  json["label"] = diagnosis.label;
-  json["verdict"] = style_of(diagnosis.verdict()).name;
-  json["checks"] = Json::array();
+  Json json{{"server", diagnosis.server},
+            {"label", diagnosis.label},
+            {"verdict", style_of(diagnosis.verdict()).name},
+            {"checks", Json::array()}};
   for (const Finding& each : diagnosis.findings) {
-    Json check;
-    check["check"] = each.check;
-    check["level"] = style_of(each.level).name;
-    check["text"] = each.text;
-    check["advice"] = each.advice;
-    json["checks"].push_back(std::move(check));
+    json["checks"].push_back({{"check", each.check},
+                              {"level", style_of(each.level).name},
+                              {"text", each.text},
+                              {"advice", each.advice}});
   }
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

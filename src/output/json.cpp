@@ -1,7 +1,5 @@
 #include "output/json.hpp"
 
-#include <cstdint>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -12,20 +10,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Appends the escape of JSON: two surrogates for a code point outside the basic plane.
-void append_json_escape(std::string& out, std::uint32_t code_point) {
-  constexpr std::uint32_t first_above = 0x10000;
-  char text[16];
-  if (code_point < first_above) {
-    std::snprintf(text, sizeof text, "\\u%04x", code_point);
-  } else {
-    const std::uint32_t above = code_point - first_above;
-    std::snprintf(text, sizeof text, "\\u%04x\\u%04x", 0xD800 | above >> 10,
-                  0xDC00 | (above & 0x3FF));
-  }
-  out += text;
-}
-
 /// The JSON as a line. Text from other clients may be invalid UTF-8, which JSON must not contain.
 /// It may also control the terminal, by characters that JSON allows unescaped: those are escaped,
 /// which does not change the value.
@@ -34,11 +18,10 @@ std::string line(const Json& json) {
   std::string out;
   for (std::string_view rest = text; !rest.empty();) {
     const auto point = first_code_point(rest).value();
-    if (shows_as_itself(point.value)) {
-      out += rest.substr(0, point.bytes);
-    } else {
-      append_json_escape(out, point.value);
-    }
+    const std::string character(rest.substr(0, point.bytes));
+    const std::string quoted =
+        shows_as_itself(point.value) ? "" : Json(character).dump(-1, ' ', true);
+    out += quoted.empty() ? character : quoted.substr(1, quoted.size() - 2);
     rest.remove_prefix(point.bytes);
   }
   return out + "\n";
@@ -60,19 +43,21 @@ void add_who(Json& json, const Who& who) {
   json["label"] = who.label;
 }
 
+Json lease_json(const Holder& holder) {
+  return holder.lease_left ? Json(holder.lease_left->count()) : Json(nullptr);
+}
+
 Json fence_json(Fence fence) { return fence == Fence{} ? Json(nullptr) : Json(fence.value); }
 
 /// The holder's value is all that is known of a lock of another library.
 Json foreign_json(const Holder& holder) {
-  Json json;
-  json["library"] = holder.library;
-  json["host"] = holder.who.host.empty() ? Json(nullptr) : Json(holder.who.host);
   const bool told = holder.acquired_at != WallTime{};
-  json["acquired_at"] = told ? Json(iso8601(holder.acquired_at)) : Json(nullptr);
-  json["lease_left_ms"] = holder.lease_left ? Json(holder.lease_left->count()) : Json(nullptr);
-  json["limit"] = limit_json(holder.limit);
-  json["fence"] = nullptr;
-  return json;
+  return {{"library", holder.library},
+          {"host", holder.who.host.empty() ? Json(nullptr) : Json(holder.who.host)},
+          {"acquired_at", told ? Json(iso8601(holder.acquired_at)) : Json(nullptr)},
+          {"lease_left_ms", lease_json(holder)},
+          {"limit", limit_json(holder.limit)},
+          {"fence", nullptr}};
 }
 
 Json holder_json(const Holder& holder) {
@@ -82,7 +67,7 @@ Json holder_json(const Holder& holder) {
   add_who(json, holder.who);
   json["acquired_at"] = iso8601(holder.acquired_at);
   json["held_ms"] = holder.held.count();
-  json["lease_left_ms"] = holder.lease_left ? Json(holder.lease_left->count()) : Json(nullptr);
+  json["lease_left_ms"] = lease_json(holder);
   json["limit"] = limit_json(holder.limit);
   json["holds"] = holder.holds;
   json["fence"] = holder.fence.value;
@@ -94,9 +79,7 @@ Json holder_json(const Holder& holder) {
 }
 
 Json waiter_json(const Waiter& waiter) {
-  Json json;
-  json["position"] = waiter.position;
-  json["owner"] = waiter.owner;
+  Json json{{"position", waiter.position}, {"owner", waiter.owner}};
   add_who(json, waiter.who);
   json["waiting_ms"] = waiter.waiting.count();
   json["limit"] = limit_json(waiter.limit);
@@ -126,11 +109,8 @@ Json locks_json(const std::vector<LockFence>& locks) {
 }  // namespace
 
 std::string key_json(const KeyState& state) {
-  Json json;
-  json["key"] = state.key.text;
-  json["holders"] = Json::array();
+  Json json{{"key", state.key.text}, {"holders", Json::array()}, {"waiters", Json::array()}};
   for (const Holder& holder : state.holders) json["holders"].push_back(holder_json(holder));
-  json["waiters"] = Json::array();
   for (const Waiter& waiter : state.waiters) json["waiters"].push_back(waiter_json(waiter));
   if (state.latch) {
     add_latch(json["latch"], *state.latch);
@@ -146,10 +126,7 @@ std::string key_json(const KeyState& state) {
 }
 
 std::string kind_json(const KindRow& row) {
-  Json json;
-  json["key"] = row.key;
-  json["library"] = row.library;
-  json["kind"] = row.kind;
+  Json json{{"key", row.key}, {"library", row.library}, {"kind", row.kind}};
   const Json holder = holder_json(row.holder);
   for (const auto& [name, value] : holder.items()) {
     if (name != "library") json[name] = value;
@@ -158,18 +135,12 @@ std::string kind_json(const KindRow& row) {
 }
 
 std::string grant_json(const Token& token, milliseconds ttl, const std::vector<LockFence>& locks) {
-  Json json;
-  json["token"] = token.text;
-  json["ttl_ms"] = ttl.count();
-  json["locks"] = locks_json(locks);
-  return line(json);
+  return line({{"token", token.text}, {"ttl_ms", ttl.count()}, {"locks", locks_json(locks)}});
 }
 
 std::string renewed_json(const LockKey& key, const std::optional<Grant>& grant,
                          const std::optional<Who>& evicted_by) {
-  Json json;
-  json["key"] = key.text;
-  json["renewed"] = grant.has_value();
+  Json json{{"key", key.text}, {"renewed", grant.has_value()}};
   if (grant) {
     json["ttl_ms"] = grant->lease.length.count();
     json["fence"] = fence_json(grant->fence);
@@ -179,36 +150,29 @@ std::string renewed_json(const LockKey& key, const std::optional<Grant>& grant,
 }
 
 std::string released_json(const LockKey& key, bool released, const std::optional<Who>& evicted_by) {
-  Json json;
-  json["key"] = key.text;
-  json["released"] = released;
+  Json json{{"key", key.text}, {"released", released}};
   add_evicted_by(json, evicted_by);
   return line(json);
 }
 
 std::string evicted_json(const LockKey& key, const std::vector<Holder>& evicted) {
-  Json json;
-  json["key"] = key.text;
-  json["released"] = !evicted.empty();
-  json["evicted"] = Json::array();
+  Json json{{"key", key.text}, {"released", !evicted.empty()}, {"evicted", Json::array()}};
   for (const Holder& holder : evicted) json["evicted"].push_back(holder_json(holder));
   return line(json);
 }
 
 std::string latch_json(const LockKey& key, const LatchState& state) {
-  Json json;
-  json["key"] = key.text;
+  Json json{{"key", key.text}};
   add_latch(json, state);
   return line(json);
 }
 
 std::string status_json(const RunStatus& status) {
-  Json json;
-  json["outcome"] = status.outcome;
-  json["exit_code"] = status.exit_code;
-  json["child_exit"] = or_null(status.child_exit);
-  json["child_signal"] = or_null(status.child_signal);
-  json["reason"] = status.reason.empty() ? Json(nullptr) : Json(status.reason);
+  Json json{{"outcome", status.outcome},
+            {"exit_code", status.exit_code},
+            {"child_exit", or_null(status.child_exit)},
+            {"child_signal", or_null(status.child_signal)},
+            {"reason", status.reason.empty() ? Json(nullptr) : Json(status.reason)}};
   if (status.lost) json["lost"] = true;
   add_evicted_by(json, status.evicted_by);
   json["locks"] = locks_json(status.locks);

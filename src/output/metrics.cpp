@@ -54,38 +54,24 @@ std::string in_label(const std::string& key) {
 
 std::string key_label(const LockKey& key) { return "key=\"" + in_label(key.text) + "\""; }
 
-std::string seconds(std::int64_t milli) {
+std::string seconds(milliseconds span) {
   char text[32];
-  const auto count = std::max<std::int64_t>(milli, 0);
+  const auto count = std::max<std::int64_t>(span.count(), 0);
   std::snprintf(text, sizeof text, "%lld.%03d", static_cast<long long>(count / 1000),
                 static_cast<int>(count % 1000));
   return text;
 }
 
-std::string seconds(milliseconds span) { return seconds(span.count()); }
+/// The labels and the value of each sample of a metric.
+using Samples = std::vector<std::pair<std::string, std::string>>;
 
-/// One metric: two comment lines and then all its samples.
-class Metric {
- public:
-  Metric(std::string& out, const char* name, const char* type, const char* help)
-      : out_(out), name_(name), type_(type), help_(help) {}
-
-  void add(const std::string& labels, const std::string& value) {
-    if (!begun_) {
-      out_ += std::string("# HELP ") + name_ + " " + help_ + "\n";
-      out_ += std::string("# TYPE ") + name_ + " " + type_ + "\n";
-    }
-    begun_ = true;
-    out_ += name_ + ("{" + labels) + "} " + value + "\n";
-  }
-
- private:
-  std::string& out_;
-  const char* name_;
-  const char* type_;
-  const char* help_;
-  bool begun_ = false;
-};
+/// Appends two comment lines and the samples; nothing if there is none.
+void add_metric(std::string& out, const std::string& name, const std::string& type,
+                const std::string& help, const Samples& samples) {
+  if (samples.empty()) return;
+  out += "# HELP " + name + " " + help + "\n# TYPE " + name + " " + type + "\n";
+  for (const auto& [labels, value] : samples) out += name + "{" + labels + "} " + value + "\n";
+}
 
 /// The value of one sample, if it is a plain decimal number: the file may be foreign. `text` begins
 /// with a line feed, as each of its lines follows one.
@@ -97,14 +83,10 @@ std::optional<std::string> sample_of(std::string_view text, const char* name,
   if (at == std::string_view::npos) return std::nullopt;
   text.remove_prefix(at + start.size());
   const std::string value(take_until(text, '\n'));
-  const std::string digits = value.substr(0, value.find('.'));
-  const auto is_number = [](std::string_view part) {
-    return !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
-  };
-  const bool whole = digits == value;
-  const bool plain = is_number(digits) && (whole || is_number(value.substr(digits.size() + 1)));
-  if (!plain || value.size() > longest) return std::nullopt;
-  return value;
+  const bool is_number =
+      !value.empty() && value.find_first_not_of("0123456789.") == std::string::npos &&
+      value.front() != '.' && value.back() != '.' && value.find('.') == value.rfind('.');
+  return is_number && value.size() <= longest ? std::optional(value) : std::nullopt;
 }
 
 std::uint64_t count_of(const std::optional<std::string>& sample) {
@@ -200,10 +182,11 @@ std::string run_metrics(const std::vector<LockKey>& keys, const RunStatus& statu
                         std::string_view before) {
   std::string out;
   const auto add = [&](const char* name, const char* type, const char* help, auto value) {
-    Metric metric(out, name, type, help);
+    Samples samples;
     for (const LockKey& key : keys) {
-      if (const auto found = value(key)) metric.add(key_label(key), *found);
+      if (const auto found = value(key)) samples.emplace_back(key_label(key), *found);
     }
+    add_metric(out, name, type, help, samples);
   };
   const auto same_for_all = [](const std::string& value) {
     return [value](const LockKey&) { return std::optional(value); };
@@ -214,23 +197,23 @@ std::string run_metrics(const std::vector<LockKey>& keys, const RunStatus& statu
   };
   const bool lost = status.lost || status.outcome == "lost";
   const bool succeeded = status.outcome == "exited" && status.exit_code == 0 && !lost;
-  const auto milli = std::chrono::floor<milliseconds>(end.time_since_epoch()).count();
+  const std::string now = seconds(std::chrono::floor<milliseconds>(end.time_since_epoch()));
 
-  Metric outcome(out, "dlock_last_run_outcome", "gauge",
-                 "How the last run ended: 1 for its outcome, 0 for the others.");
+  Samples of_outcomes;
   for (const LockKey& key : keys) {
     for (const char* each : outcomes) {
-      outcome.add(key_label(key) + ",outcome=\"" + each + "\"", status.outcome == each ? "1" : "0");
+      of_outcomes.emplace_back(key_label(key) + ",outcome=\"" + each + "\"",
+                               status.outcome == each ? "1" : "0");
     }
   }
+  add_metric(out, "dlock_last_run_outcome", "gauge",
+             "How the last run ended: 1 for its outcome, 0 for the others.", of_outcomes);
   add("dlock_last_run_exit_code", "gauge", "Exit status of dlock in the last run.",
       same_for_all(std::to_string(status.exit_code)));
-  add("dlock_last_run_timestamp_seconds", "gauge", "When the last run ended.",
-      same_for_all(seconds(milli)));
+  add("dlock_last_run_timestamp_seconds", "gauge", "When the last run ended.", same_for_all(now));
   add(last_success, "gauge", "When the last run ended that exited with 0; 0 if there was none.",
       [&](const LockKey& key) {
-        return std::optional(succeeded ? seconds(milli)
-                                       : sample_before(last_success, key).value_or("0"));
+        return std::optional(succeeded ? now : sample_before(last_success, key).value_or("0"));
       });
   add("dlock_last_run_waited_seconds", "gauge", "Time the last run waited for its locks.",
       same_for_all(seconds(status.waited)));
@@ -256,17 +239,19 @@ std::string inspect_metrics(const std::vector<KeyState>& states) {
   }
   std::string out;
   const auto add = [&out](const Gauge& gauge, const auto& keys) {
-    Metric metric(out, gauge.name, "gauge", gauge.help);
+    Samples samples;
     for (const auto& [label, state] : keys) {
-      if (const auto value = gauge.value(*state)) metric.add(label, *value);
+      if (const auto value = gauge.value(*state)) samples.emplace_back(label, *value);
     }
+    add_metric(out, gauge.name, "gauge", gauge.help, samples);
   };
   for (const Gauge& gauge : lock_gauges) add(gauge, locks);
-  Metric kind(out, "dlock_kind", "gauge", "How the lock is held; always 1.");
+  Samples kinds;
   for (const auto& [label, state] : locks) {
     if (state->holders.empty()) continue;
-    kind.add(label + ",kind=\"" + kind_of(state->holders) + "\"", "1");
+    kinds.emplace_back(label + ",kind=\"" + kind_of(state->holders) + "\"", "1");
   }
+  add_metric(out, "dlock_kind", "gauge", "How the lock is held; always 1.", kinds);
   for (const Gauge& gauge : latch_gauges) add(gauge, latches);
   return out;
 }

@@ -269,41 +269,35 @@ std::string columns_text(std::vector<Column> columns, std::vector<Row> rows, con
 }
 
 Row row_of(const KeyState& state, const Screen& screen) {
-  const Cell key{screen.shown(state.key.text), Tone::title};
-  const Cell waiting{std::to_string(state.waiters.size()),
-                     state.waiters.empty() ? Tone::plain : Tone::busy};
-  const Cell none{"-"};
-  Cell latch = none;
+  // The columns of overview_text, in its order.
+  enum : std::size_t { key, holder, pid, command, held, lease, servers, waiting, latch, columns };
+  Row row(columns, Cell{"-"});
+  row[key] = {screen.shown(state.key.text), Tone::title};
+  row[waiting] = {std::to_string(state.waiters.size()),
+                  state.waiters.empty() ? Tone::plain : Tone::busy};
   if (state.latch) {
-    latch = {std::to_string(state.latch->arrived) + "/" + std::to_string(state.latch->count),
-             state.latch->open() ? Tone::good : Tone::busy};
+    row[latch] = {std::to_string(state.latch->arrived) + "/" + std::to_string(state.latch->count),
+                  state.latch->open() ? Tone::good : Tone::busy};
   }
   if (state.holders.empty()) {
-    const bool latch_alone = state.latch && state.waiters.empty();
-    const Cell holder = latch_alone ? none : Cell{"free", Tone::good};
-    return {key, holder, none, none, none, none, none, waiting, latch};
+    if (!state.latch || !state.waiters.empty()) row[holder] = {"free", Tone::good};
+    return row;
   }
   const Holder& first = state.holders.front();
   const std::size_t more = state.holders.size() - 1;
-  const std::string others = more > 0 ? " +" + std::to_string(more) : "";
-  const std::string who =
-      (first.kept ? "kept after " : "") + place_text(first.who, screen) + others;
+  row[lease] = {left_text(first)};
   if (!first.library.empty()) {
-    return {key,  {screen.shown(first.library), Tone::busy},
-            none, none,
-            none, {left_text(first)},
-            none, waiting,
-            latch};
+    row[holder] = {screen.shown(first.library), Tone::busy};
+    return row;
   }
-  return {key,
-          {who, first.kept ? Tone::faint : Tone::busy},
-          {std::to_string(first.who.pid)},
-          {screen.shown(first.who.command)},
-          {human_duration(first.held)},
-          {left_text(first)},
-          first.servers > 0 ? servers_cell(first, "", "") : none,
-          waiting,
-          latch};
+  row[holder] = {(first.kept ? "kept after " : "") + place_text(first.who, screen) +
+                     (more > 0 ? " +" + std::to_string(more) : ""),
+                 first.kept ? Tone::faint : Tone::busy};
+  row[pid] = {std::to_string(first.who.pid)};
+  row[command] = {screen.shown(first.who.command)};
+  row[held] = {human_duration(first.held)};
+  if (first.servers > 0) row[servers] = servers_cell(first, "", "");
+  return row;
 }
 
 }  // namespace

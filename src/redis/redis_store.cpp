@@ -317,7 +317,7 @@ std::pair<ReleaseResult, LinkId> RedisStore::release_once(const Asked& asked, Re
 std::vector<Holder> RedisStore::evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                                       const CallOptions& call_options) {
   while (true) {
-    auto seen = look_at_holders(key, terms_.prefix, *servers_, call_options);
+    auto seen = look_at_holders(key, call_options);
     if (fence) std::erase_if(seen, [&](const Holder& each) { return each.fence != *fence; });
     if (seen.empty()) return {};
     auto evicted = evict_seen(key, seen, by, call_options);

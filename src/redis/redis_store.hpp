@@ -118,6 +118,9 @@ class RedisStore : public Member, public Latches {
   std::optional<Grant> grant_in_message(std::string_view text, const LinkId& link,
                                         milliseconds ttl) const;
 
+  /// The holders of a key that is about to be evicted. It reads nothing else, because the key's
+  /// other data may be damaged.
+  std::vector<Holder> look_at_holders(const LockKey& key, const CallOptions& call_options);
   /// Evicts the holders with the fences of those `seen`, so that a repeated request evicts no later
   /// holder. Returns `seen` if the answer to a first request was lost, because that may have
   /// evicted them.

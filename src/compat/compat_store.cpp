@@ -217,7 +217,7 @@ Wake CompatStore::sleep(const Claim&, Deadline until, int cancel_fd) {
   return Wake{news_.await(until, cancel_fd), {}};
 }
 
-milliseconds CompatStore::ttl_of(const Claim& claim, const RenewalTerms& terms) const {
+milliseconds CompatStore::ttl_of(const Claim& claim, const RenewalOptions& terms) const {
   if (terms.ttl) return *terms.ttl;
   const auto known = granted_.find({claim.key, claim.token});
   if (known != granted_.end()) return known->second.ttl;
@@ -225,7 +225,7 @@ milliseconds CompatStore::ttl_of(const Claim& claim, const RenewalTerms& terms) 
   throw_usage("this layout does not tell the ttl of a hold: renew it with --ttl");
 }
 
-Renewed CompatStore::renew(const Claim& claim, const RenewalTerms& terms,
+Renewed CompatStore::renew(const Claim& claim, const RenewalOptions& terms,
                            const CallOptions& call_options) {
   const auto& key = claim.key;
   driver_->check_name(key);

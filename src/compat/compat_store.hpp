@@ -60,7 +60,7 @@ class CompatStore final : public Store {
   Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) override;
   bool waiter_asks_again() const override { return true; }
   Wake sleep(const Claim& claim, Deadline until, int cancel_fd) override;
-  Renewed renew(const Claim& claim, const RenewalTerms& terms,
+  Renewed renew(const Claim& claim, const RenewalOptions& terms,
                 const CallOptions& call_options) override;
   ReleaseResult release(const Claim& claim, const ReleaseOptions& how,
                         const CallOptions& call_options) override;
@@ -89,7 +89,7 @@ class CompatStore final : public Store {
   std::optional<Grant> take_if_free(const Claim& claim, const CallOptions& call_options);
   Try take(const Claim& claim, const CallOptions& call_options);
   /// The lease that a renewal sets; throws Error{usage} if it is not known.
-  milliseconds ttl_of(const Claim& claim, const RenewalTerms& terms) const;
+  milliseconds ttl_of(const Claim& claim, const RenewalOptions& terms) const;
   /// Runs a script about `key` at the server of that key; throws on an error reply.
   ScriptReply run(const LockKey& key, const ScriptRun& script, const CallOptions& call_options);
   /// Throws the Error for an error reply about `key`. For a key of another type it says what the

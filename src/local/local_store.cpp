@@ -221,7 +221,7 @@ void LocalStore::sleep_until(Deadline until, int cancel_fd) const {
   poll_until(fds, until);
 }
 
-Renewed LocalStore::renew(const Claim& claim, const RenewalTerms& terms,
+Renewed LocalStore::renew(const Claim& claim, const RenewalOptions& terms,
                           const CallOptions& call_options) {
   const Deadline sent = BootClock::now();
   const Token& token = claim.token;

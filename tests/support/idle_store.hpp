@@ -10,7 +10,7 @@ class IdleStore : public Store {
  public:
   Answer acquire(const Claim&, const Ask&, const CallOptions&) override { return Refusal{}; }
   Wake sleep(const Claim&, Deadline, int) override { return {}; }
-  Renewed renew(const Claim&, const RenewalTerms&, const CallOptions&) override { return {}; }
+  Renewed renew(const Claim&, const RenewalOptions&, const CallOptions&) override { return {}; }
   ReleaseResult release(const Claim&, const ReleaseOptions&, const CallOptions&) override {
     return {Released::yes};
   }

@@ -30,7 +30,7 @@ class FakeStore final : public IdleStore {
   void let_go() { stopping_ = false; }
   int renewals() const { return renewals_; }
 
-  Renewed renew(const Claim& claim, const RenewalTerms&, const CallOptions&) override {
+  Renewed renew(const Claim& claim, const RenewalOptions&, const CallOptions&) override {
     const Deadline sent = BootClock::now();
     while (stopping_) {
       in_renewal_ = true;  // set only here, so that a renewal that passes does not count as stopped

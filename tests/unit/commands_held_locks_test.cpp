@@ -14,7 +14,7 @@ class BusyStore final : public IdleStore {
  public:
   explicit BusyStore(Deadline until) : until_(until) {}
 
-  Renewed renew(const Claim&, const RenewalTerms&, const CallOptions&) override {
+  Renewed renew(const Claim&, const RenewalOptions&, const CallOptions&) override {
     ++renewals;
     const Deadline now = BootClock::now();
     if (now < until_) throw Error(ErrorKind::unavailable, "busy", Cause::busy);

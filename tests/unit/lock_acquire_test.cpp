@@ -157,7 +157,7 @@ class HandsOverTheLast final : public HeldForEver {
   Wake sleep(const Claim&, Deadline, int) override {
     return {Wake::Reason::granted, {}, grant(false)};
   }
-  Renewed renew(const Claim& claim, const RenewalTerms&, const CallOptions&) override {
+  Renewed renew(const Claim& claim, const RenewalOptions&, const CallOptions&) override {
     renewed.push_back(claim.key.text);
     return {grant(true), {}};
   }

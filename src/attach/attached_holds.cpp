@@ -120,7 +120,7 @@ std::optional<std::string> AttachedHolds::look_at_processes() {
     forget(claim.key);
     if (released) continue;
     look_again_ = BootClock::now();
-    return lost(claim.key, gone_from(store_, renewed->evicted_by));
+    return lost(claim.key, gone_text(store_, renewed->evicted_by));
   }
   return std::nullopt;
 }

@@ -39,7 +39,7 @@ LatchState CasStore::latch_state(const LatchRecord& latch, const Snapshot& seen,
   return {latch.count, std::min(arrived, latch.count), std::chrono::ceil<milliseconds>(left)};
 }
 
-LatchState CasStore::open_latch(const LockKey& key, const LatchTerms& terms,
+LatchState CasStore::open_latch(const LockKey& key, const LatchOptions& terms,
                                 const CallOptions& call_options) {
   const std::string name = latch_record(key);
   LatchRecord latch;

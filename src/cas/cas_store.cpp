@@ -122,7 +122,7 @@ Answer CasStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& 
   return answer;
 }
 
-Renewed CasStore::renew(const Claim& claim, const RenewalTerms& terms,
+Renewed CasStore::renew(const Claim& claim, const RenewalOptions& terms,
                         const CallOptions& call_options) {
   await_turn(claim, call_options);
   const LockKey& key = claim.key;

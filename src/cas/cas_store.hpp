@@ -32,7 +32,7 @@ class CasStore final : public Store, public FenceRegister, public Latches {
 
   Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) override;
   Wake sleep(const Claim& claim, Deadline until, int cancel_fd) override;
-  Renewed renew(const Claim& claim, const RenewalTerms& terms,
+  Renewed renew(const Claim& claim, const RenewalOptions& terms,
                 const CallOptions& call_options) override;
   ReleaseResult release(const Claim& claim, const ReleaseOptions& how,
                         const CallOptions& call_options) override;
@@ -46,7 +46,7 @@ class CasStore final : public Store, public FenceRegister, public Latches {
 
   Fence record_max(const LockKey& resource, Fence fence, const CallOptions& call_options) override;
 
-  LatchState open_latch(const LockKey& key, const LatchTerms& terms,
+  LatchState open_latch(const LockKey& key, const LatchOptions& terms,
                         const CallOptions& call_options) override;
   std::optional<LatchState> arrive(const LockKey& key, const ArrivalId& id,
                                    const CallOptions& call_options) override;

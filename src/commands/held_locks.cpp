@@ -75,7 +75,7 @@ bool HeldLocks::command_started(pid_t group) {
 }
 
 void HeldLocks::lost(const Claim& claim, const std::optional<Who>& evicted_by) {
-  loss_ = Loss{claim.key, true, true, gone_from(store_, evicted_by), evicted_by};
+  loss_ = Loss{claim.key, true, true, gone_text(store_, evicted_by), evicted_by};
 }
 
 std::optional<Who> HeldLocks::evicted_by() const {

@@ -93,7 +93,7 @@ class TracingStore final : public Store {
       tell("told that " + key + " may be free earlier" + taken.text());
     return wake;
   }
-  Renewed renew(const Claim& claim, const RenewalTerms& terms,
+  Renewed renew(const Claim& claim, const RenewalOptions& terms,
                 const CallOptions& call_options) override {
     const Taken taken;
     auto renewed = store_->renew(claim, terms, call_options);

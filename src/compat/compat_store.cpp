@@ -215,14 +215,14 @@ Wake CompatStore::sleep(const Claim&, Deadline until, int cancel_fd) {
   return Wake{news_.await(until, cancel_fd), {}};
 }
 
-milliseconds CompatStore::ttl_of(const Hold& hold, const Claim& claim, const RenewalTerms& terms) {
+milliseconds CompatStore::ttl_of(const Hold& hold, const Claim& claim, const RenewalOptions& terms) {
   if (terms.ttl) return *terms.ttl;
   if (hold.is_granted) return hold.ttl;
   if (terms.granted) return claim.ttl;
   throw_usage("this layout does not tell the ttl of a hold: renew it with --ttl");
 }
 
-Renewed CompatStore::renew(const Claim& claim, const RenewalTerms& terms,
+Renewed CompatStore::renew(const Claim& claim, const RenewalOptions& terms,
                            const CallOptions& call_options) {
   driver_.check_name(claim.key);
   Hold& hold = hold_of(claim);

@@ -60,7 +60,7 @@ class CompatStore final : public Store {
   Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) override;
   bool waiter_asks_again() const override { return true; }
   Wake sleep(const Claim& claim, Deadline until, int cancel_fd) override;
-  Renewed renew(const Claim& claim, const RenewalTerms& terms,
+  Renewed renew(const Claim& claim, const RenewalOptions& terms,
                 const CallOptions& call_options) override;
   ReleaseResult release(const Claim& claim, const ReleaseOptions& how,
                         const CallOptions& call_options) override;
@@ -91,7 +91,7 @@ class CompatStore final : public Store {
   Try take(const Claim& claim, const HoldMark& mark, const CallOptions& call_options);
   Hold& hold_of(const Claim& claim);
   /// The lease that a renewal sets; throws Error{usage} if it is not known.
-  static milliseconds ttl_of(const Hold& hold, const Claim& claim, const RenewalTerms& terms);
+  static milliseconds ttl_of(const Hold& hold, const Claim& claim, const RenewalOptions& terms);
   /// Runs the layout's script at the server of the key; throws on an error reply.
   ScriptReply run(const LockKey& key, const ScriptRun& script, const CallOptions& call_options);
   /// Throws the Error for an error reply about `key`. For a key of another type it says what the

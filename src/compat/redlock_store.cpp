@@ -128,7 +128,7 @@ Wake RedlockStore::sleep(const Claim&, Deadline until, int cancel_fd) {
   return Wake{is_cancelled ? Wake::Reason::interrupted : Wake::Reason::due, {}};
 }
 
-Renewed RedlockStore::renew(const Claim& claim, const RenewalTerms& terms,
+Renewed RedlockStore::renew(const Claim& claim, const RenewalOptions& terms,
                             const CallOptions& call_options) {
   const Deadline sent = BootClock::now();
   const CallOptions share = share_of(call_options, terms.ttl.value_or(claim.ttl));

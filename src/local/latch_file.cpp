@@ -107,7 +107,7 @@ void LatchFile::save(bool wake) {
   });
 }
 
-LatchState LocalStore::open_latch(const LockKey& key, const LatchTerms& terms,
+LatchState LocalStore::open_latch(const LockKey& key, const LatchOptions& terms,
                                   const CallOptions& call_options) {
   auto file = LatchFile::open(directory_, key, KeyFile::Use::create, call_options);
   if (!file->latch) file->latch = StoredLatch{key, terms.count, {}, {}, {}, {}};

@@ -201,7 +201,7 @@ Wake LocalStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
   }
 }
 
-Renewed LocalStore::renew(const Claim& claim, const RenewalTerms& terms,
+Renewed LocalStore::renew(const Claim& claim, const RenewalOptions& terms,
                           const CallOptions& call_options) {
   const Deadline sent = BootClock::now();
   const Token& token = claim.token;

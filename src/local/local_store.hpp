@@ -26,7 +26,7 @@ class LocalStore final : public Store, public HostView, public Latches {
 
   Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) override;
   Wake sleep(const Claim& claim, Deadline until, int cancel_fd) override;
-  Renewed renew(const Claim& claim, const RenewalTerms& terms,
+  Renewed renew(const Claim& claim, const RenewalOptions& terms,
                 const CallOptions& call_options) override;
   ReleaseResult release(const Claim& claim, const ReleaseOptions& how,
                         const CallOptions& call_options) override;
@@ -43,7 +43,7 @@ class LocalStore final : public Store, public HostView, public Latches {
   void leave_to(pid_t pid) override { mailbox_.leave_to(pid); }
   Fd changes() override;
 
-  LatchState open_latch(const LockKey& key, const LatchTerms& terms,
+  LatchState open_latch(const LockKey& key, const LatchOptions& terms,
                         const CallOptions& call_options) override;
   std::optional<LatchState> arrive(const LockKey& key, const ArrivalId& id,
                                    const CallOptions& call_options) override;

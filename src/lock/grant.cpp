@@ -7,7 +7,7 @@
 namespace dlock {
 namespace {
 
-Holder alone(const Hold& hold) {
+Holder holder_of(const Hold& hold) {
   return Holder{hold.owner, hold.who, hold.acquired_at, hold.held, hold.lease_left,
                 hold.limit, 1,        hold.fence,       hold.kept};
 }
@@ -52,7 +52,7 @@ std::vector<Holder> holders_of(std::vector<Hold> holds) {
       return !hold.kept && !holder.kept && holder.owner == hold.owner;
     });
     if (same == holders.end()) {
-      holders.push_back(alone(hold));
+      holders.push_back(holder_of(hold));
     } else {
       join(*same, hold);
     }

@@ -26,7 +26,7 @@ ArrivalId new_arrival_id();
 constexpr std::int64_t largest_latch = 1'000'000;
 
 /// The options for opening a latch.
-struct LatchTerms {
+struct LatchOptions {
   std::int64_t count = 0;
   milliseconds ttl{0};
 };
@@ -39,7 +39,7 @@ class Latches {
 
   /// Creates the latch. An existing one is unchanged, except that this may extend its expiry. The
   /// answer has its count.
-  virtual LatchState open_latch(const LockKey& key, const LatchTerms& terms,
+  virtual LatchState open_latch(const LockKey& key, const LatchOptions& options,
                                 const CallOptions& call_options) = 0;
 
   /// Returns nothing if there is no such latch. A latch that is open stays unchanged.

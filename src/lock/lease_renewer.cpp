@@ -143,7 +143,7 @@ std::optional<RenewalOutcome> RenewalSchedule::renew(Upkept& lease) {
     const auto renewed =
         store_.renew(claim, {.granted = lease.held.grant.fence}, {until, stop_fd_});
     if (!renewed.grant) {
-      return lost(true, gone_from(store_, renewed.evicted_by), renewed.evicted_by);
+      return lost(true, gone_text(store_, renewed.evicted_by), renewed.evicted_by);
     }
     const auto margin = std::exchange(lease.held.grant.margin, renewed.grant->margin);
     lease.held.grant.lease = renewed.grant->lease;
@@ -264,9 +264,9 @@ std::optional<Loss> LeaseRenewer::loss() const {
 void LeaseRenewer::renew_now(milliseconds at_most) {
   start();
   std::unique_lock guard(mutex_);
-  in_hurry_ = true;
-  hurry_.raise();
-  const auto done = [this] { return !in_hurry_ || !thread_.joinable(); };
+  renewal_asked_ = true;
+  renew_now_.raise();
+  const auto done = [this] { return !renewal_asked_ || !thread_.joinable(); };
   renewed_.wait_for(guard, at_most, done);
 }
 
@@ -284,18 +284,19 @@ std::vector<Held> LeaseRenewer::stop() {
 
 void LeaseRenewer::work() {
   while (!stop_.raised()) {
-    pollfd fds[] = {{stop_.fd(), POLLIN, 0}, {hurry_.fd(), POLLIN, 0}, {doubts_.get(), POLLIN, 0}};
+    pollfd fds[] = {
+        {stop_.fd(), POLLIN, 0}, {renew_now_.fd(), POLLIN, 0}, {doubts_.get(), POLLIN, 0}};
     poll_until(fds, schedule_.next_due());
     take_doubts();
-    if (hurry_.raised()) {
-      hurry_.clear();
+    if (renew_now_.raised()) {
+      renew_now_.clear();
       schedule_.renew_now();
     }
     // Only one, because another may take seconds, and the clock may be set meanwhile.
     if (const auto renewal = schedule_.renew_next()) report(*renewal);
     watch_connections();
     const std::lock_guard guard(mutex_);
-    if (schedule_.next_due() > BootClock::now() && !hurry_.raised()) in_hurry_ = false;
+    if (schedule_.next_due() > BootClock::now() && !renew_now_.raised()) renewal_asked_ = false;
     renewed_.notify_all();
   }
 }

@@ -169,7 +169,7 @@ class LeaseRenewer {
   Event news_;
   Event lost_;
   Event stop_;
-  Event hurry_;
+  Event renew_now_;
   std::atomic<bool> confirmed_{true};
   std::atomic<BootClock::rep> own_safe_until_{0};
   std::atomic<BootClock::rep>* safe_until_;
@@ -177,9 +177,9 @@ class LeaseRenewer {
   std::condition_variable renewed_;
   std::optional<Loss> loss_;                                       ///< guarded by mutex_
   std::vector<std::pair<LockKey, QuorumMargin>> changed_margins_;  ///< guarded by mutex_
-  bool in_hurry_ = false;     ///< guarded by mutex_: a renew_now() is not done yet
-  RenewalSchedule schedule_;  ///< only the thread uses it, once there is one
-  std::thread thread_;        ///< last: it starts when all other members exist
+  bool renewal_asked_ = false;  ///< guarded by mutex_: a renew_now() is not done yet
+  RenewalSchedule schedule_;    ///< only the thread uses it, once there is one
+  std::thread thread_;          ///< last: it starts when all other members exist
 };
 
 /// The default grace: the time that a command gets to stop before its lease may expire.

@@ -29,8 +29,8 @@ struct Standing {
 /// One of several independent servers that decide by majority: a Store and FenceRegister with
 /// additional operations for a quorum. Its acquire() is for a client that uses only this server.
 ///
-/// renew(): if the hold's fence is smaller than the one that `terms` says it was granted with, and
-/// the server has given out no larger one since, the hold and the server adopt that fence. The
+/// renew(): if the hold's fence is smaller than the one that `options` says it was granted with,
+/// and the server has given out no larger one since, the hold and the server adopt that fence. The
 /// answer has the hold's fence after this.
 class Member : public Store, public FenceRegister {
  public:

@@ -20,7 +20,7 @@ std::string evicted_by_text(const Who& by) {
          std::to_string(by.pid) + reason;
 }
 
-std::string gone_from(const Store& store, const std::optional<Who>& evicted_by) {
+std::string gone_text(const Store& store, const std::optional<Who>& evicted_by) {
   return evicted_by ? evicted_by_text(*evicted_by) : store.name() + " no longer has it";
 }
 

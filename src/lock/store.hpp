@@ -57,7 +57,7 @@ struct Wake {
 std::optional<Wake::Reason> end_of_sleep(Deadline until, int cancel_fd);
 
 /// The options of a renewal.
-struct RenewalTerms {
+struct RenewalOptions {
   std::optional<milliseconds> ttl{};  ///< a new ttl; otherwise the lease keeps its length
   /// The fence with which any store of this engine granted the hold. With several servers, those
   /// that have lost the hold record it again.
@@ -165,8 +165,8 @@ class Store {
   virtual Wake sleep(const Claim& claim, Deadline until, int cancel_fd) = 0;
 
   /// Extends the lease. It also confirms a hold that was handed over, and publishes
-  /// `claim.who.command_pid`. The claim needs only key and token, unless `terms` has `granted`.
-  virtual Renewed renew(const Claim& claim, const RenewalTerms& terms,
+  /// `claim.who.command_pid`. The claim needs only key and token, unless `options` has `granted`.
+  virtual Renewed renew(const Claim& claim, const RenewalOptions& options,
                         const CallOptions& call_options) = 0;
 
   /// The claim needs only key and token.
@@ -210,7 +210,7 @@ using StorePtr = std::unique_ptr<Store>;
 std::string evicted_by_text(const Who& by);
 
 /// `redis://db1:6379/0 no longer has it`, or who evicted it.
-std::string gone_from(const Store& store, const std::optional<Who>& evicted_by);
+std::string gone_text(const Store& store, const std::optional<Who>& evicted_by);
 
 /// Whether a hold of this claim needs renewals.
 bool needs_renewal(Store& store, const Claim& claim);

@@ -20,7 +20,7 @@ struct Vote {
 };
 struct Renewal {
   Claim claim;
-  RenewalTerms terms;
+  RenewalOptions terms;
 };
 struct Rejoining {
   Claim claim;

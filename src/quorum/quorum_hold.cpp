@@ -121,7 +121,7 @@ std::vector<NodeCall> QuorumHold::vote_requests(const Ask& ask, Fence proposed, 
   return requests;
 }
 
-std::vector<NodeCall> QuorumHold::renewal_requests(RenewalTerms terms, Deadline now,
+std::vector<NodeCall> QuorumHold::renewal_requests(RenewalOptions terms, Deadline now,
                                                    Deadline deadline) {
   round_is_overtaken = false;
   ++round;

@@ -89,7 +89,7 @@ class QuorumHold {
   std::vector<NodeCall> vote_requests(const Ask& ask, Fence proposed, Deadline now,
                                       Deadline deadline);
   /// Begins a round of renewals.
-  std::vector<NodeCall> renewal_requests(RenewalTerms terms, Deadline now, Deadline deadline);
+  std::vector<NodeCall> renewal_requests(RenewalOptions terms, Deadline now, Deadline deadline);
   /// Releases the hold on each node that may have it; a waiter keeps its positions in the queues.
   std::vector<NodeCall> release_requests(Deadline now);
 

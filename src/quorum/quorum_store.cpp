@@ -252,7 +252,7 @@ QuorumHold& QuorumStore::hold_to_renew(const Claim& claim, std::optional<Fence> 
   return hold;
 }
 
-Renewed QuorumStore::renew(const Claim& claim, const RenewalTerms& terms,
+Renewed QuorumStore::renew(const Claim& claim, const RenewalOptions& terms,
                            const CallOptions& call_options) {
   QuorumHold& hold = hold_to_renew(claim, terms.granted);
   nodes_.hear_arrived();

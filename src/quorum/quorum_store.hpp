@@ -44,7 +44,7 @@ class QuorumStore final : public Store, public FenceRegister {
   Answer acquire(const Claim& claim, const Ask& asked, const CallOptions& call_options) override;
   bool waiter_asks_again() const override { return true; }
   Wake sleep(const Claim& claim, Deadline until, int cancel_fd) override;
-  Renewed renew(const Claim& claim, const RenewalTerms& terms,
+  Renewed renew(const Claim& claim, const RenewalOptions& terms,
                 const CallOptions& call_options) override;
   ReleaseResult release(const Claim& claim, const ReleaseOptions& how,
                         const CallOptions& call_options) override;

@@ -233,7 +233,7 @@ Fence RedisStore::record_max(const LockKey& resource, Fence fence,
                   " holds something else than the fence of a guard: it is left as it is");
 }
 
-Renewed RedisStore::renew(const Claim& claim, const RenewalTerms& terms,
+Renewed RedisStore::renew(const Claim& claim, const RenewalOptions& terms,
                           const CallOptions& call_options) {
   const auto granted = terms_.member ? terms.granted : std::nullopt;
   const Deadline sent = BootClock::now();
@@ -338,7 +338,7 @@ std::vector<Holder> RedisStore::evict_seen(const LockKey& key, const std::vector
   return evicted.empty() && reply.sent_twice ? seen : evicted;
 }
 
-LatchState RedisStore::open_latch(const LockKey& key, const LatchTerms& terms,
+LatchState RedisStore::open_latch(const LockKey& key, const LatchOptions& terms,
                                   const CallOptions& call_options) {
   const std::vector<std::string> arguments{"open", std::to_string(terms.count),
                                            std::to_string(terms.ttl.count())};

@@ -33,7 +33,7 @@ class RedisStore : public Member, public Latches {
   }
   bool waiter_asks_again() const override { return true; }
   Wake sleep(const Claim& claim, Deadline until, int cancel_fd) override;
-  Renewed renew(const Claim& claim, const RenewalTerms& terms,
+  Renewed renew(const Claim& claim, const RenewalOptions& terms,
                 const CallOptions& call_options) override;
   ReleaseResult release(const Claim& claim, const ReleaseOptions& how,
                         const CallOptions& call_options) override;
@@ -47,7 +47,7 @@ class RedisStore : public Member, public Latches {
   std::string name() const override { return servers_->name(); }
   Fence record_max(const LockKey& resource, Fence fence, const CallOptions& call_options) override;
 
-  LatchState open_latch(const LockKey& key, const LatchTerms& terms,
+  LatchState open_latch(const LockKey& key, const LatchOptions& terms,
                         const CallOptions& call_options) override;
   std::optional<LatchState> arrive(const LockKey& key, const ArrivalId& id,
                                    const CallOptions& call_options) override {

@@ -30,7 +30,7 @@ TEST_CASE("etcd: a store goes on with the lease to which another one has moved i
   granted(*first, claim);
   const auto lease = lease_of_life(etcd);
   CHECK(lease != 0);
-  RenewalTerms longer;
+  RenewalOptions longer;
   longer.ttl = 3 * long_ttl;
   REQUIRE(second->renew(claim, longer, soon()).grant);
   CHECK(lease_of_life(etcd) != lease);

@@ -203,7 +203,7 @@ TEST_CASE(
       "INSERT INTO dlock VALUES ('dlock:latch:z', 1, 1, 'x')");
   CasStore store(std::make_unique<PostgresBackend>(PostgresTerms{server.url(), {}, "postgres"}),
                  "dlock:");
-  store.open_latch(LockKey{"m"}, LatchTerms{.count = 1, .ttl = long_ttl}, soon());
+  store.open_latch(LockKey{"m"}, LatchOptions{.count = 1, .ttl = long_ttl}, soon());
   CHECK(server.text("SELECT count(*) FROM dlock WHERE name = 'dlock:latch:z'") == "0\n");
   CHECK(server.text("SELECT count(*) FROM dlock WHERE name >= 'dlock:latch:'") == "61\n");
 }

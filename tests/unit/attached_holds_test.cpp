@@ -8,12 +8,13 @@
 #include "base/error.hpp"
 #include "base/wait.hpp"
 #include "support/eventually.hpp"
+#include "support/idle_store.hpp"
 
 namespace dlock::test {
 namespace {
 
 /// A server whose answers the test decides; every claim has the ttl `ttl`.
-class FakeStore final : public Store {
+class FakeStore final : public IdleStore {
  public:
   enum class Mode { renews, gone, silent };
   /// The leases last `lasts`, but are renewed as often as those of `ttl`.
@@ -29,7 +30,7 @@ class FakeStore final : public Store {
   void let_go() { stopping_ = false; }
   int renewals() const { return renewals_; }
 
-  Renewed renew(const Claim& claim, const RenewalTerms&, const CallOptions&) override {
+  Renewed renew(const Claim& claim, const RenewalOptions&, const CallOptions&) override {
     const Deadline sent = BootClock::now();
     while (stopping_) {
       in_renewal_ = true;  // set only here, so that a renewal that passes does not count as stopped
@@ -43,19 +44,11 @@ class FakeStore final : public Store {
     if (mode == Mode::gone) return {};
     return {Grant{Fence{1}, Lease{ttl_, valid_until(sent, lasts_)}}};
   }
-  Answer acquire(const Claim&, const Ask&, const CallOptions&) override { return Refusal{}; }
-  Wake sleep(const Claim&, Deadline, int) override { return {}; }
   ReleaseResult release(const Claim& claim, const ReleaseOptions&, const CallOptions&) override {
     const std::lock_guard guard(mutex_);
     released_ += claim.key.text;
     return {Released::yes};
   }
-  std::vector<Holder> evict(const LockKey&, std::optional<Fence>, const Who&,
-                            const CallOptions&) override {
-    return {};
-  }
-  std::vector<KeyState> inspect(const Query&, const CallOptions&) override { return {}; }
-  std::string name() const override { return "fake"; }
   std::string released() const {
     const std::lock_guard guard(mutex_);
     return released_;

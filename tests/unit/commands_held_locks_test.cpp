@@ -4,32 +4,22 @@
 
 #include "base/error.hpp"
 #include "commands/held_locks.hpp"
+#include "support/idle_store.hpp"
 
 namespace dlock::test {
 namespace {
 
 /// A server that is busy with other clients until `until`, and then renews.
-class BusyStore final : public Store {
+class BusyStore final : public IdleStore {
  public:
   explicit BusyStore(Deadline until) : until_(until) {}
 
-  Renewed renew(const Claim&, const RenewalTerms&, const CallOptions&) override {
+  Renewed renew(const Claim&, const RenewalOptions&, const CallOptions&) override {
     ++renewals;
     const Deadline now = BootClock::now();
     if (now < until_) throw Error(ErrorKind::unavailable, "busy", Cause::busy);
     return {Grant{Fence{1}, Lease{milliseconds(60'000), later(now, milliseconds(60'000))}}};
   }
-  Answer acquire(const Claim&, const Ask&, const CallOptions&) override { return Refusal{}; }
-  Wake sleep(const Claim&, Deadline, int) override { return {}; }
-  ReleaseResult release(const Claim&, const ReleaseOptions&, const CallOptions&) override {
-    return {Released::yes};
-  }
-  std::vector<Holder> evict(const LockKey&, std::optional<Fence>, const Who&,
-                            const CallOptions&) override {
-    return {};
-  }
-  std::vector<KeyState> inspect(const Query&, const CallOptions&) override { return {}; }
-  std::string name() const override { return "fake"; }
 
   int renewals = 0;
 

@@ -33,7 +33,7 @@ class VotingStore final : public Store {
     return Grant{{}, {claim.ttl, valid_until(sent, claim.ttl)}};
   }
   Wake sleep(const Claim&, Deadline, int) override { return {}; }
-  Renewed renew(const Claim& claim, const RenewalTerms&, const CallOptions&) override {
+  Renewed renew(const Claim& claim, const RenewalOptions&, const CallOptions&) override {
     const Deadline sent = BootClock::now();
     if (!has_voted()) return {};
     return {Grant{{}, {claim.ttl, valid_until(sent, claim.ttl)}}};

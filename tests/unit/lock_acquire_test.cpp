@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/wait.hpp"
 #include "lock/store.hpp"
+#include "support/idle_store.hpp"
 #include "support/silent_listener.hpp"
 
 namespace dlock::test {
@@ -19,7 +20,7 @@ namespace {
 
 /// A key whose holder renews a lease of 30 s every ten seconds, for ever. It counts the requests of
 /// a waiter, on a clock that moves when it sleeps.
-class HeldForEver : public Store {
+class HeldForEver : public IdleStore {
  public:
   HeldForEver(std::size_t ahead, std::optional<milliseconds> near_head)
       : ahead_(ahead), near_head_(near_head) {}
@@ -40,16 +41,6 @@ class HeldForEver : public Store {
     if (passed_ >= hour) done_.raise();
     return Wake{};
   }
-  Renewed renew(const Claim&, const RenewalTerms&, const CallOptions&) override { return {}; }
-  ReleaseResult release(const Claim&, const ReleaseOptions&, const CallOptions&) override {
-    return {Released::left_queue};
-  }
-  std::vector<Holder> evict(const LockKey&, std::optional<Fence>, const Who&,
-                            const CallOptions&) override {
-    return {};
-  }
-  std::vector<KeyState> inspect(const Query&, const CallOptions&) override { return {}; }
-  std::string name() const override { return "fake"; }
 
   double requests_a_second() const {
     return asked_ / std::chrono::duration<double>(passed_).count();
@@ -84,6 +75,35 @@ TEST_CASE("a waiter asks every 25 s at most, and near the head as often as its s
   CHECK(waiter_rate(0, milliseconds::max()) < idle);
   CHECK(waiter_rate(2, milliseconds::max()) < idle);
   CHECK(waiter_rate(0, milliseconds(1000)) > 0.9);
+}
+
+/// Counts the requests before the first sleep, which is interrupted.
+class CountedUntilSleep final : public HeldForEver {
+ public:
+  explicit CountedUntilSleep(bool twice) : HeldForEver(0, {}), twice_(twice) {}
+
+  Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) override {
+    ++requests;
+    return HeldForEver::acquire(claim, ask, call_options);
+  }
+  bool waiter_asks_again() const override { return twice_; }
+  Wake sleep(const Claim&, Deadline, int) override { throw_interrupted(); }
+
+  int requests = 0;
+
+ private:
+  bool twice_;
+};
+
+TEST_CASE("a waiter sleeps after one request, or after two if its store is to listen first") {
+  for (const bool twice : {false, true}) {
+    CountedUntilSleep store(twice);
+    Claim claim;
+    claim.key = LockKey{"k"};
+    SilentListener silent;
+    CHECK(std::holds_alternative<Interrupted>(acquire(store, {claim}, {}, silent)));
+    CHECK(store.requests == (twice ? 2 : 1));
+  }
 }
 
 /// Grants each key once, except for the last, for which it is silent until the wait is over.
@@ -137,7 +157,7 @@ class HandsOverTheLast final : public HeldForEver {
   Wake sleep(const Claim&, Deadline, int) override {
     return {Wake::Reason::granted, {}, grant(false)};
   }
-  Renewed renew(const Claim& claim, const RenewalTerms&, const CallOptions&) override {
+  Renewed renew(const Claim& claim, const RenewalOptions&, const CallOptions&) override {
     renewed.push_back(claim.key.text);
     return {grant(true), {}};
   }

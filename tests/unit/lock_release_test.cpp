@@ -9,13 +9,14 @@
 
 #include "base/error.hpp"
 #include "base/wait.hpp"
+#include "support/idle_store.hpp"
 #include "support/one_of_tries.hpp"
 
 namespace dlock::test {
 namespace {
 
 /// Takes `time_to_answer` for a release, and ignores one without any time left.
-class FarStore final : public Store {
+class FarStore final : public IdleStore {
  public:
   explicit FarStore(milliseconds time_to_answer) : time_to_answer_(time_to_answer) {}
 
@@ -34,15 +35,6 @@ class FarStore final : public Store {
     if (answered > call_options.deadline) throw silent();
     return {Released::yes};
   }
-  Answer acquire(const Claim&, const Ask&, const CallOptions&) override { return Refusal{}; }
-  Wake sleep(const Claim&, Deadline, int) override { return {}; }
-  Renewed renew(const Claim&, const RenewalTerms&, const CallOptions&) override { return {}; }
-  std::vector<Holder> evict(const LockKey&, std::optional<Fence>, const Who&,
-                            const CallOptions&) override {
-    return {};
-  }
-  std::vector<KeyState> inspect(const Query&, const CallOptions&) override { return {}; }
-  std::string name() const override { return "far"; }
 
   std::set<LockKey> released;
   std::vector<milliseconds> times_left;  ///< of each request, when it came

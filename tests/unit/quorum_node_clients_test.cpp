@@ -30,7 +30,7 @@ class Idle : public Member {
   Answer acquire(const Claim&, const Ask&, const CallOptions&) override { return Refusal(); }
   Answer vote(const Claim&, const Ask&, Fence, const CallOptions&) override { return Refusal(); }
   Wake sleep(const Claim&, Deadline, int) override { return {}; }
-  Renewed renew(const Claim&, const RenewalTerms&, const CallOptions&) override { return {}; }
+  Renewed renew(const Claim&, const RenewalOptions&, const CallOptions&) override { return {}; }
   std::optional<Grant> rejoin(const Claim&, Fence, const CallOptions&) override {
     return std::nullopt;
   }
@@ -123,7 +123,7 @@ class Listened final : public Idle {
     poll_until(fds, until);
     return {Wake::Reason::interrupted, {}};
   }
-  Renewed renew(const Claim&, const RenewalTerms&, const CallOptions&) override {
+  Renewed renew(const Claim&, const RenewalOptions&, const CallOptions&) override {
     subscribed_ = false;
     return {};
   }

@@ -13,8 +13,8 @@
 #include "commands/commit_name.hpp"
 #include "config/command_line.hpp"
 #include "config/help.hpp"
-#include "config/redaction.hpp"
 #include "config/settings.hpp"
+#include "config/user_text.hpp"
 #include "output/log.hpp"
 
 namespace dlock {

@@ -14,7 +14,7 @@
 #include "commands/held_locks.hpp"
 #include "commands/lock_acquirer.hpp"
 #include "commands/run_report.hpp"
-#include "config/values.hpp"
+#include "config/sources.hpp"
 #include "lock/work.hpp"
 #include "output/screen.hpp"
 #include "output/sentences.hpp"

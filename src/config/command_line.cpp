@@ -1,17 +1,73 @@
 #include "config/command_line.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <span>
 
 #include "base/error.hpp"
-#include "config/redaction.hpp"
-#include "config/suggestion.hpp"
+#include "base/text.hpp"
+#include "config/user_text.hpp"
 
 namespace dlock {
 namespace {
 
+/// A flag of flock that dlock does not have.
+struct FlagOfFlock {
+  std::string_view letter;
+  std::string_view name;
+  const char* instead;
+};
+constexpr FlagOfFlock flags_of_flock[] = {
+    {"-F", "--no-fork",
+     "dlock must stay to renew the lease, and the command's exit code is passed on"},
+    {"-o", "--close", "not needed: the command never gets a descriptor of dlock"},
+    {"-u", "--unlock", "to release a lock: dlock release"},
+    {"", "--timeout", "use --wait"},
+};
+
+/// Words of other lock tools, and what dlock has in their place.
+struct ForeignWords {
+  std::string_view meant;
+  std::string_view words;  ///< separated by blanks
+};
+/// `meant` is the long name of an option.
+constexpr ForeignWords option_habits[] = {
+    {"force", "-f"},
+    {"key", "--lock --name"},
+    {"nonblock", "--no-wait --nowait --skip --try"},
+    {"server", "-S --address --endpoint --host --redis --url"},
+    {"token", "-T"},
+    {"ttl", "--expire --expires --lease"},
+    {"wait", "--wait-timeout"},
+};
+constexpr ForeignWords command_habits[] = {
+    {"dlock run -k KEY -- COMMAND", "flock exec"},
+    {"dlock run -k KEY -- COMMAND, or dlock acquire", "lock hold"},
+    {"dlock run -n -k KEY -- COMMAND", "try"},
+    {"dlock run -k KEY -w DUR -- COMMAND, or dlock latch wait", "wait"},
+    {"dlock release", "unlock"},
+    {"dlock release KEY --force", "free break kill steal force-unlock rm del delete remove"},
+    {"dlock renew", "extend refresh"},
+    {"dlock inspect", "list ls ps show status info get who"},
+    {"dlock inspect --watch", "watch"},
+    {"dlock doctor", "check ping"},
+    {"dlock --version", "version"},
+};
+
+std::string_view meant_by(std::string_view typed, std::span<const ForeignWords> table) {
+  for (const ForeignWords& each : table) {
+    for (auto words = each.words; !words.empty();) {
+      if (take_until(words, ' ') == typed) return each.meant;
+    }
+  }
+  return "";
+}
+
 void refuse_if_of_flock(const std::string& spelled) {
-  const auto instead = refusal_of(spelled);
-  if (instead) throw_usage(spelled + " is a flag of flock, not of dlock: " + *instead);
+  for (const FlagOfFlock& each : flags_of_flock) {
+    if (spelled != each.letter && spelled != each.name) continue;
+    throw_usage(spelled + " is a flag of flock, not of dlock: " + each.instead);
+  }
 }
 
 /// The name of a flag, for a message. The argument may be a misplaced URL whose password contains a
@@ -110,16 +166,17 @@ class ArgParser {
       throw_usage("unknown flag " + shown + suggestion_for(spelled));
     }
     if (found->belongs_to(command_)) return *found;
-    std::string others;
+    std::vector<std::string> others;
     for (const Subcommand& each : subcommands()) {
       const bool has_it = find_option(spelled, each.command)->belongs_to(each.command);
-      if (has_it) others += (others.empty() ? "" : ", ") + std::string(each.name);
+      if (has_it) others.emplace_back(each.name);
     }
-    throw_usage(spelled + " is not a flag of " + subcommand(command_).name + ", but of " + others);
+    throw_usage(spelled + " is not a flag of " + subcommand(command_).name + ", but of " +
+                joined(others, ", "));
   }
 
   std::string suggestion_for(const std::string& spelled) const {
-    const std::string_view meant = option_meant(spelled);
+    const std::string_view meant = meant_by(spelled, option_habits);
     if (!meant.empty() && option(meant).belongs_to(command_)) {
       return ": did you mean " + option(meant).shown() + "?";
     }
@@ -185,7 +242,7 @@ CommandLine before_command(const std::string& argument) {
 
 [[noreturn]] void refuse_command(const std::string& name) {
   const std::string begin = "unknown command " + in_quotes(name);
-  if (const auto meant = command_meant(name); !meant.empty()) {
+  if (const auto meant = meant_by(name, command_habits); !meant.empty()) {
     throw_usage(begin + ": did you mean " + std::string(meant) + "?");
   }
   // A path in this place is the habit of flock, which takes the file to lock.
@@ -193,14 +250,9 @@ CommandLine before_command(const std::string& argument) {
     throw_usage(begin + ": a command runs under a lock with dlock run -k KEY -- COMMAND");
   }
   std::vector<std::string> names;
-  std::string list;
-  for (const Subcommand& each : subcommands()) {
-    const bool last = each.command == subcommands().back().command;
-    list += std::string(list.empty() ? "" : last ? " or " : ", ") + each.name;
-    names.emplace_back(each.name);
-  }
+  for (const Subcommand& each : subcommands()) names.emplace_back(each.name);
   const std::string suggestion = did_you_mean(name, names);
-  throw_usage(begin + (suggestion.empty() ? ": it is " + list : suggestion));
+  throw_usage(begin + (suggestion.empty() ? ": it is one of " + joined(names, ", ") : suggestion));
 }
 
 Command command_named(const std::string& name) {

@@ -1,35 +1,28 @@
 #pragma once
 
 #include <initializer_list>
-#include <string>
-#include <vector>
 
-#include "config/server_url.hpp"
+#include "config/settings.hpp"
 #include "config/sources.hpp"
 
 namespace dlock {
 
-/// The server to use, with its password.
-struct ChosenServer {
-  Target target = LocalTarget{};
-  bool configured = false;
-  std::vector<std::string> warnings;
-};
-
 /// The options that name the server and say how to reach it.
 inline constexpr std::initializer_list<const char*> flags_about_a_server = {
-    "server",          "password-file", "password-command",      "tls-ca", "tls-cert", "tls-key",
-    "tls-server-name", "sentinel-user", "sentinel-password-file"};
+    "server",   "prefix",  "password-file",   "password-command", "tls-ca",
+    "tls-cert", "tls-key", "tls-server-name", "sentinel-user",    "sentinel-password-file"};
 
-/// Chooses the server and its password, in the order that resolve() documents.
-ChosenServer choose_server(const Sources& sources);
+/// Chooses the server with its password and TLS files, in the order that resolve() documents.
+void choose_server(const Sources& sources, ServerSettings& settings);
 
-/// Returns the value of --replicas, 0 if not given; refuses it if the server has no replicas.
-int replicas_of(const Target& server, const Sources& sources);
+/// Sets the layout of --compat, once all other settings are resolved. Throws Error{usage} if there
+/// is no such layout, if it does not support another flag, or if its library does not use such
+/// servers.
+void choose_layout(const CommandLine& line, LockSettings& settings);
 
-/// Refuses leases and min-holds that are too long for a majority of servers: a node that lost its
-/// memory waits for the longest lease before it votes again.
-void check_quorum(const Target& server, const Sources& sources, std::optional<milliseconds> ttl,
-                  std::optional<milliseconds> min_hold = std::nullopt);
+/// Applies --all-kinds, once all other settings are resolved: keys become patterns. Throws
+/// Error{usage} if other libraries have no locks on this server, or if their locks cannot be shown
+/// in this form.
+void choose_all_kinds(InspectSettings& settings);
 
 }  // namespace dlock

@@ -11,9 +11,8 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "config/options.hpp"
-#include "config/redaction.hpp"
-#include "config/suggestion.hpp"
 #include "config/url_parts.hpp"
+#include "config/user_text.hpp"
 
 namespace dlock {
 namespace {
@@ -129,7 +128,7 @@ ZooKeeperTarget parse_zookeeper(std::string_view rest) {
 }
 
 Endpoint parse_unix(std::string_view rest) {
-  UrlParts parts = url_parts(rest);
+  UrlParts parts = url_parts(rest, rest.starts_with('/'));
   Endpoint target = parts.login(false);
   if (!parts.hosts.empty() || parts.path.empty()) {
     throw_usage("\"" + redacted(parts.hosts) +
@@ -143,7 +142,7 @@ Endpoint parse_unix(std::string_view rest) {
   while (!parts.query.empty()) {
     const UrlParameter parameter = take_parameter(parts.query);
     if (parameter.name != "db") {
-      throw_usage("\"" + parameter.shown + "\" after the ? is unknown: unix:///PATH?db=N");
+      throw_usage("\"" + redacted(parameter.name) + "\" after the ? is unknown: unix:///PATH?db=N");
     }
     target.database = parse_db(parameter.value);
   }
@@ -165,13 +164,13 @@ void check_postgres_host(std::string_view each) {
 /// Each connection reads a file again, and the attach daemon has another working directory.
 std::string path_from(const UrlParameter& given) {
   if (given.value.starts_with('/')) return given.value;
-  throw_usage(given.shown + " is not an absolute path: \"" + redacted(given.value) + "\"");
+  throw_usage(redacted(given.name) + " is not an absolute path: \"" + redacted(given.value) + "\"");
 }
 
 void check_postgres_parameter(const UrlParameter& given) {
   constexpr std::string_view files[] = {"sslrootcert", "sslcert",   "sslkey",
                                         "sslcrl",      "sslcrldir", "passfile"};
-  const auto& [name, value, shown] = given;
+  const auto& [name, value] = given;
   if (name == "dlock-schema" && value.empty()) throw_usage("dlock-schema is empty");
   const bool is_file = std::find(std::begin(files), std::end(files), name) != std::end(files);
   const bool is_key_id = name == "sslkey" && value.find(':') < value.find('/');
@@ -189,11 +188,11 @@ SqlTarget parse_postgres(std::string_view text, std::string_view rest) {
   for (auto hosts = parts.hosts; !hosts.empty();) check_postgres_host(take_until(hosts, ','));
   SqlTarget target{std::string(text), "postgres://" + escaped(percent_decoded(parts.hosts))};
   if (!parts.path.empty()) target.shown += "/" + escaped(decoded(parts.path, "the database"));
-  target.has_password = parts.password.has_value();
+  if (parts.password) target.password = *parts.password;
   for (char mark = '?'; !parts.query.empty();) {
     const UrlParameter each = take_parameter(parts.query);
     check_postgres_parameter(each);
-    target.has_password |= each.name == "password";
+    if (each.name == "password") target.password = each.value;
     if (each.name != "host" && each.name != "port") continue;
     target.shown += std::exchange(mark, '&') + each.name + "=" + escaped(each.value);
   }
@@ -224,7 +223,7 @@ void take_mysql_parameters(std::string_view query, MysqlAddress& address) {
       mode = given.value;
     } else {
       throw_usage(
-          "\"" + given.shown + "\" after the ? is unknown" +
+          "\"" + redacted(given.name) + "\" after the ? is unknown" +
           did_you_mean(given.name, {"socket", "ssl-mode", "ssl-ca", "ssl-cert", "ssl-key"}));
     }
   }
@@ -247,7 +246,6 @@ SqlTarget parse_mysql(std::string_view scheme, std::string_view rest) {
   }
   MysqlAddress address;
   address.user = parts.user;
-  if (parts.password) address.password = *parts.password;
   if (auto hosts = parts.hosts; !hosts.empty()) {
     address.host = take_host(hosts);
     address.port = port_in(hosts, 0);
@@ -264,7 +262,7 @@ SqlTarget parse_mysql(std::string_view scheme, std::string_view rest) {
   SqlTarget target{"",
                    begin + escaped(percent_decoded(parts.hosts)) + "/" + escaped(address.database)};
   if (!address.socket_path.empty()) target.shown += "?socket=" + escaped(address.socket_path);
-  target.has_password = address.password.has_value();
+  if (parts.password) target.password = *parts.password;
   target.mysql = std::move(address);
   return target;
 }

@@ -41,8 +41,7 @@ struct QuorumTarget {
 struct SqlTarget {
   std::string url;
   std::string shown;                    ///< for people: without login and most parameters
-  std::optional<Password> password{};   ///< overrides the one in the URL or the library
-  bool has_password = false;            ///< the URL contains one
+  std::optional<Password> password{};   ///< if there is none, the library may find one
   std::optional<MysqlAddress> mysql{};  ///< the parts of a `mysql://` or `mariadb://` URL
   bool operator==(const SqlTarget&) const = default;
 };

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <csignal>
 #include <limits>
+#include <type_traits>
 
 #include "base/duration.hpp"
 #include "base/text.hpp"
-#include "config/layout_choice.hpp"
-#include "config/redaction.hpp"
 #include "config/server_choice.hpp"
-#include "config/values.hpp"
+#include "config/sources.hpp"
+#include "config/user_text.hpp"
 #include "lock/lease_renewer.hpp"
 #include "lock/store.hpp"
 
@@ -34,8 +34,36 @@ constexpr char exclusions[][2][10] = {
     {"metrics", "watch"}, {"force", "token"}, {"state", "state-key"},
 };
 
-void append(std::vector<std::string>& to, const std::vector<std::string>& more) {
-  to.insert(to.end(), more.begin(), more.end());
+/// A node of a majority that lost its memory waits twice the longest ttl before it votes again; the
+/// majority may forget anything that lasts longer.
+constexpr milliseconds longest_ttl_of_a_quorum = std::chrono::seconds(60);
+constexpr milliseconds longest_min_hold_of_a_quorum = 2 * longest_ttl_of_a_quorum;
+
+/// A text that passes a check of lock/claim.
+template <typename Text, std::optional<std::string> (*fault_of)(std::string_view)>
+Text checked(const SourcedValue& given) {
+  if (const auto fault = fault_of(given.text)) given.refuse(in_quotes(given.text) + " " + *fault);
+  return Text{given.text};
+}
+
+constexpr auto key_from = checked<LockKey, key_fault>;
+
+Token token_from(const SourcedValue& given) {
+  // A token allows a release, so not even a damaged one belongs in a log.
+  if (const auto fault = token_fault(given.text)) given.refuse("the token " + *fault);
+  return Token{given.text};
+}
+
+OnLost on_lost_from(const SourcedValue& given) {
+  if (given.text == "stop") return OnLost::stop;
+  if (given.text == "ignore") return OnLost::ignore;
+  given.refuse(in_quotes(given.text) + " is neither stop nor ignore");
+}
+
+std::string reason_from(const SourcedValue& given) {
+  std::string line = line_from(given, "the reason");
+  if (line == given.text) return line;
+  given.refuse("the reason is more than one line, or longer than 200 bytes");
 }
 
 template <typename Value>
@@ -69,22 +97,47 @@ class Resolver {
   Settings made() const {
     Settings any(std::in_place_type<CommandSettings>);
     auto& settings = std::get<CommandSettings>(any);
-    resolve_messages(settings);
+    settings.quiet = line_.has("q");
+    settings.verbose = line_.has("verbose");
+    for (const ConfigFile& file : sources_.files()) {
+      for (const std::string& warning : file.warnings) settings.warnings.push_back(warning);
+    }
     if constexpr (requires { settings.json; }) settings.json = line_.has("json");
     resolve(settings);
+    // `guard --state` needs no server.
+    if constexpr (requires { settings.state; }) {
+      if (settings.state) return any;
+    }
+    resolve_server(settings);
     return any;
   }
 
-  void resolve_messages(ServerSettings& settings) const {
-    settings.quiet = line_.has("q");
-    settings.verbose = line_.has("verbose");
-    for (const ConfigFile& file : sources_.files()) append(settings.warnings, file.warnings);
+  /// Chooses the server last, and refuses what does not fit to it.
+  template <typename CommandSettings>
+  void resolve_server(CommandSettings& settings) const {
+    settings.prefix = setting("prefix", prefix_from).value_or(settings.prefix);
+    choose_server(sources_, settings);
+    if constexpr (requires { settings.replicas; }) settings.replicas = replicas(settings.server);
+    if (std::holds_alternative<QuorumTarget>(settings.server)) {
+      constexpr bool is_latch = std::is_same_v<CommandSettings, LatchSettings>;
+      if constexpr (!is_latch && requires { settings.ttl; }) {
+        refuse_over(longest_ttl_of_a_quorum, "ttl", settings.ttl,
+                    "dlock renews it while the command runs");
+      }
+      if constexpr (requires { settings.min_hold; }) {
+        refuse_over(longest_min_hold_of_a_quorum, "min-hold", settings.min_hold,
+                    "a server that restarts may forget a longer one");
+      }
+    }
+    if constexpr (requires { settings.layout; }) choose_layout(line_, settings);
+    if constexpr (requires { settings.all_kinds; }) {
+      if (settings.all_kinds) choose_all_kinds(settings);
+    }
   }
 
   void resolve(RunSettings& settings) const {
     settings.command_argv = command_argv();
     settings.keys = keys_that_are_needed();
-    settings.stop_signal = stop_signal();
     resolve_claim(settings, false);
     settings.conflict_exit_code = number("conflict-exit-code", "exit code", 0, 255);
     settings.max_hold = duration("max-hold", milliseconds(1), longest_duration);
@@ -96,25 +149,16 @@ class Resolver {
     settings.metrics_file = line_.value("metrics");
     settings.hook = setting("hook", [](const SourcedValue& given) { return given.text; });
     settings.grace = grace(settings.ttl);
-    resolve_server(settings);
-    settings.replicas = replicas_of(settings.server, sources_);
-    check_quorum(settings.server, sources_, settings.ttl, settings.min_hold);
-    resolve_layout(line_, settings);
   }
 
   void resolve(AcquireSettings& settings) const {
     settings.keys = keys_that_are_needed();
     settings.attach = number("attach", "process id", 1, std::numeric_limits<pid_t>::max());
-    settings.stop_signal = stop_signal();
     if (line_.has("signal") && !settings.attach) {
       throw_usage("--signal goes with --attach PID: it is sent to PID");
     }
     resolve_claim(settings, !settings.attach);
     settings.env = line_.has("env");
-    resolve_server(settings);
-    settings.replicas = replicas_of(settings.server, sources_);
-    check_quorum(settings.server, sources_, settings.ttl);
-    resolve_layout(line_, settings);
   }
 
   void resolve(RenewSettings& settings) const {
@@ -123,9 +167,6 @@ class Resolver {
     const auto token = setting("token", token_from);
     if (!token) throw_usage(missing_token);
     settings.token = *token;
-    resolve_server(settings);
-    check_quorum(settings.server, sources_, settings.ttl);
-    resolve_layout(line_, settings);
   }
 
   void resolve(ReleaseSettings& settings) const {
@@ -154,8 +195,6 @@ class Resolver {
       settings.fence = Fence{number_from(given, "fence", 1, largest_fence)};
     }
     if (!settings.force) settings.token = token_to_release();
-    resolve_server(settings);
-    resolve_layout(line_, settings);
   }
 
   void resolve(InspectSettings& settings) const {
@@ -165,9 +204,6 @@ class Resolver {
     settings.watch = line_.has("watch");
     settings.metrics = line_.has("metrics");
     settings.all_kinds = line_.has("all-kinds");
-    resolve_server(settings);
-    resolve_layout(line_, settings);
-    if (settings.all_kinds) resolve_all_kinds(settings);
   }
 
   void resolve(LatchSettings& settings) const {
@@ -181,22 +217,18 @@ class Resolver {
     settings.wait = wait();
     refuse_flags_of_other_verbs();
     settings.ttl = duration("ttl", shortest_ttl, longest_duration).value_or(usual);
-    settings.by = setting("by", arrival_id_from);
+    settings.by = setting("by", checked<ArrivalId, owner_id_fault>);
     if (settings.verb == LatchVerb::open) {
       const auto count = number("count", "count", 1, largest_latch);
       if (!count) throw_usage("missing count: dlock latch open -k KEY --count N");
       settings.count = *count;
     }
-    resolve_server(settings);
   }
 
   void resolve(DoctorSettings& settings) const {
     settings.ttl = duration("ttl", shortest_ttl, longest_ttl).value_or(usual_ttl);
     settings.acl = line_.has("acl");
     settings.schema = line_.has("schema");
-    resolve_server(settings);
-    settings.replicas = replicas_of(settings.server, sources_);
-    check_quorum(settings.server, sources_, settings.ttl);
   }
 
   void resolve(GuardSettings& settings) const {
@@ -207,9 +239,7 @@ class Resolver {
       throw_usage("missing resource: --state FILE or --state-key NAME");
     }
     if (settings.state) refuse_flags(sources_, flags_about_a_server, "goes with --state-key");
-    if (settings.state) refuse_flags(sources_, {"prefix"}, "goes with --state-key");
     settings.fence = guarded_fence();
-    if (!settings.state) resolve_server(settings);
   }
 
   /// Returns the value of an option from the source with the highest precedence. The values of
@@ -288,15 +318,17 @@ class Resolver {
     throw_usage("missing key: " + misread + "dlock " + name + "KEY" + usage);
   }
 
-  void resolve_server(ServerSettings& settings) const {
-    settings.prefix = setting("prefix", prefix_from).value_or(settings.prefix);
-    auto choice = choose_server(sources_);
-    settings.server_is_default = !choice.configured;
-    settings.server = std::move(choice.target);
-    append(settings.warnings, choice.warnings);
+  /// A bad label must not stop a deployment, so it is shortened, with a warning.
+  std::string label(ClaimSettings& settings) const {
+    const auto label = setting("label", [&](const SourcedValue& given) {
+      std::string line = line_from(given, "the label");
+      if (line == given.text) return line;
+      settings.warnings.push_back(
+          given.place + ": the label is shortened to its first line, of at most 200 bytes");
+      return line;
+    });
+    return label.value_or("");
   }
-
-  int stop_signal() const { return setting("signal", signal_from).value_or(SIGTERM); }
 
   std::optional<milliseconds> wait() const {
     const auto wait = duration("wait", milliseconds(0), longest_duration);
@@ -305,11 +337,12 @@ class Resolver {
 
   void resolve_claim(ClaimSettings& settings, bool ttl_is_needed) const {
     settings.wait = wait();
+    settings.stop_signal = setting("signal", signal_from).value_or(SIGTERM);
     settings.latest = line_.has("latest");
     if (settings.latest && settings.wait == milliseconds(0)) {
       throw_usage("--latest goes with waiting, not with -n or -w 0: a newer one ends the wait");
     }
-    settings.label = setting("label", label_reader(settings.warnings)).value_or("");
+    settings.label = label(settings);
     if (const auto most = number("limit", "limit", 1, largest_limit)) settings.limit = {*most};
     if (line_.has("shared")) settings.limit = no_limit;
     const auto ttl = duration("ttl", shortest_ttl, longest_ttl);
@@ -319,9 +352,9 @@ class Resolver {
           "or have it renewed until this script ends with --attach \"$$\"");
     }
     settings.ttl = ttl.value_or(usual_ttl);
-    settings.owner = setting("owner", owner_from);
+    settings.owner = setting("owner", checked<Owner, owner_id_fault>);
     for (const SourcedValue& given : sources_.in_variable("DLOCK_OWNER")) {
-      settings.above = owner_path_from(given);
+      settings.above = checked<Owner, owner_path_fault>(given);
     }
   }
 
@@ -336,6 +369,28 @@ class Resolver {
                  human_duration(ttl));
   }
 
+  /// The value of --replicas, 0 if it is not given. Only some servers have replicas.
+  int replicas(const Target& server) const {
+    const auto replicas = number("replicas", "number of replicas", 1, 1000);
+    if (!replicas) return 0;
+    if (!is_redis(server)) {
+      throw_usage(
+          "--replicas: it needs a Redis server: locks on this host have none, and other servers "
+          "count theirs themselves");
+    }
+    if (std::holds_alternative<QuorumTarget>(server)) {
+      throw_usage("--replicas: on a majority of servers a replica has no vote: name one server");
+    }
+    return *replicas;
+  }
+
+  void refuse_over(milliseconds most, const char* name, std::optional<milliseconds> span,
+                   const char* why) const {
+    if (span.value_or(milliseconds(0)) <= most) return;
+    sources_.of(name).front().front().refuse("at most " + human_duration(most) +
+                                             " on a majority of servers; " + why);
+  }
+
   LatchVerb latch_verb() const {
     constexpr const char* known = "open, arrive or wait, as in dlock latch wait -k KEY";
     if (line_.operands.empty()) throw_usage(std::string("missing verb: dlock latch ") + known);
@@ -346,11 +401,10 @@ class Resolver {
   }
 
   void refuse_flags_of_other_verbs() const {
-    constexpr char flags[][2][9] = {{"count", "open"},
-                                    {"ttl", "open"},
-                                    {"by", "arrive"},
-                                    {"nonblock", "wait"},
-                                    {"wait", "wait"}};
+    constexpr char flags[][2][9] = {
+        {"count", "open"},    {"ttl", "open"},  {"by", "arrive"},
+        {"nonblock", "wait"}, {"wait", "wait"},
+    };
     const std::string& verb = line_.operands.front();
     for (const auto& [name, with] : flags) {
       if (!line_.has(name) || verb == with) continue;

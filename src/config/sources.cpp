@@ -7,13 +7,15 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
+#include "base/duration.hpp"
 #include "base/fd.hpp"
 #include "base/text.hpp"
-#include "config/redaction.hpp"
-#include "config/suggestion.hpp"
+#include "config/user_text.hpp"
 
 namespace dlock {
 namespace {
@@ -42,88 +44,6 @@ ConfigFile read_home_file(const std::string& home) {
   return none;
 }
 
-}  // namespace
-
-void SourcedValue::refuse(const std::string& why) const {
-  throw Error(trouble, place + ": " + why);
-}
-
-Sources::Sources(const CommandLine& line, const Environment& environment,
-                 const std::string& system_file)
-    : line_(line), environment_(environment) {
-  const auto chosen = of("config");
-  if (chosen.empty()) {
-    const auto home = home_directory(environment_);
-    if (home) files_.push_back(read_home_file(*home));
-    files_.push_back(read_config_file(system_file, true));
-    return;
-  }
-  const SourcedValue& first = chosen.front().front();
-  try {
-    files_.push_back(read_config_file(first.text, false));
-  } catch (const Error& fault) {
-    throw fault.reworded(first.place + ": " + fault.what());
-  }
-}
-
-std::vector<std::vector<SourcedValue>> Sources::of(std::string_view name) const {
-  std::vector<std::vector<SourcedValue>> places{in_flags(name)};
-  const Option& found = option(name);
-  const bool elsewhere = found.has_other_places(*line_.command);
-  if (found.variable != nullptr && elsewhere) places.push_back(in_variable(found.variable));
-  if (found.has(in_files) && elsewhere) {
-    for (auto& each : entries_of(name)) places.push_back(std::move(each));
-  }
-  std::erase_if(places, [](const auto& place) { return place.empty(); });
-  return places;
-}
-
-std::vector<SourcedValue> Sources::in_flags(std::string_view name) const {
-  std::vector<SourcedValue> values;
-  for (auto& text : line_.values(name)) {
-    values.push_back({std::move(text), option(name).shown(), ErrorKind::usage});
-  }
-  return values;
-}
-
-std::vector<SourcedValue> Sources::in_variable(const std::string& name) const {
-  auto text = environment_(name);
-  const bool names_servers = name == option("server").variable;
-  if (!text || (text->empty() && !names_servers)) return {};
-  const SourcedValue value{std::move(*text), name, ErrorKind::usage};
-  if (value.text.empty()) value.refuse("the variable is empty: unset it, or give it a value");
-  return {value};
-}
-
-std::vector<std::vector<SourcedValue>> Sources::entries_of(std::string_view name) const {
-  std::vector<std::vector<SourcedValue>> places;
-  for (const ConfigFile& file : files_) {
-    std::vector<SourcedValue> values;
-    for (const FileEntry& entry : file.entries) {
-      if (entry.name == name) values.push_back(entry.value);
-    }
-    if (!values.empty()) places.push_back(std::move(values));
-  }
-  return places;
-}
-
-void refuse_flags(const Sources& sources, std::initializer_list<const char*> names,
-                  const char* why) {
-  for (const char* name : names) {
-    for (const SourcedValue& given : sources.in_flags(name)) given.refuse(why);
-  }
-}
-
-Environment process_environment() {
-  return [](const std::string& name) -> std::optional<std::string> {
-    // Settings are read before a second thread exists.
-    const char* value = std::getenv(name.c_str());  // NOLINT(concurrency-mt-unsafe)
-    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-  };
-}
-
-namespace {
-
 constexpr std::size_t largest_config_file = 1 << 20;
 constexpr const char* expected = "expected \"name = value\"";
 
@@ -137,15 +57,9 @@ std::string_view trimmed(std::string_view text) {
 /// Whether `line`, whose `name` ends at `equals`, looks like one without `name =`. Its first `=`
 /// may be a part of a password then, for example base64 padding.
 bool may_show_password(std::string_view line, std::size_t equals, std::string_view name) {
-  if (name.find_first_of(":@/") != std::string_view::npos) return true;
-  const auto blank = name.find_first_of(" \t\r");
-  const auto word = name.substr(0, blank);
-  const std::vector<std::string> secrets = {"password", "server"};
-  const bool is_secret = std::find(secrets.begin(), secrets.end(), word) != secrets.end() ||
-                         !did_you_mean(word, secrets).empty();
-  if (blank != std::string_view::npos && is_secret) return true;
   const bool is_padding = line.find_first_not_of('=', equals) == std::string_view::npos;
-  return is_padding && name.size() == equals && equals > 0;
+  return name.find_first_of(":@/ \t") != std::string_view::npos ||
+         (is_padding && name.size() == equals && equals > 0);
 }
 
 void check_name(const SourcedValue& whole, std::string_view line, std::size_t equals,
@@ -187,22 +101,162 @@ bool is_secret(const FileEntry& entry) {
   return entry.name == "password" || (entry.name == "server" && holds_password(entry.value.text));
 }
 
-bool others_may_read(const std::string& path) {
-  struct stat status {};
-  return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
-         (status.st_mode & S_IROTH) != 0;
-}
-
 /// A path that is a URL was given to the wrong flag, and may contain a password.
 std::string shown_path(const std::string& path) {
   return path.find("://") == std::string::npos ? escaped(path) : redacted(path);
 }
 
-bool is_missing(const std::string& path) {
-  return access(path.c_str(), F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR);
+struct Unit {
+  std::string_view name;
+  long long ms;
+};
+
+/// Largest first, because `1h30m` names each unit at most once and in this order.
+constexpr Unit units[] = {
+    {"d", 86'400'000}, {"h", 3'600'000}, {"m", 60'000}, {"s", 1'000}, {"ms", 1}};
+
+/// Takes the characters of `set` from the front of `text`.
+std::string_view take_any(std::string_view& text, std::string_view set) {
+  const auto taken = text.substr(0, text.find_first_not_of(set));
+  text.remove_prefix(taken.size());
+  return taken;
+}
+
+/// Reads a number with at most nine decimal places. Returns its whole part, and its fraction in
+/// `billionths`.
+std::optional<long long> take_amount(std::string_view& text, long long& billionths) {
+  constexpr std::string_view digits = "0123456789";
+  constexpr std::size_t most_digits = 11, most_places = 9;
+  const std::string whole(take_any(text, digits));
+  std::string fraction;
+  if (text.starts_with('.')) {
+    text.remove_prefix(1);
+    fraction = take_any(text, digits);
+    if (fraction.empty()) return std::nullopt;
+  }
+  if (whole.size() + fraction.size() == 0 || whole.size() > most_digits ||
+      fraction.size() > most_places) {
+    return std::nullopt;
+  }
+  fraction.resize(most_places, '0');
+  billionths = std::stoll(fraction);
+  return whole.empty() ? 0 : std::stoll(whole);
+}
+
+/// Reads one number with its unit and returns milliseconds, rounded up. `ceiling_ms` is the last
+/// unit seen, and the next must be smaller. A number without a unit is seconds, and must be the
+/// whole text.
+std::optional<long long> take_part(std::string_view& text, long long& ceiling_ms) {
+  const bool first = ceiling_ms == 0;
+  long long billionths = 0;
+  const auto whole = take_amount(text, billionths);
+  if (!whole) return std::nullopt;
+  auto name = take_any(text, "dhms");
+  if (name.empty() && text.empty() && first) name = "s";
+  const auto* unit = std::find_if(std::begin(units), std::end(units),
+                                  [&](const Unit& each) { return each.name == name; });
+  if (unit == std::end(units) || (!first && unit->ms >= ceiling_ms)) return std::nullopt;
+  ceiling_ms = unit->ms;
+  if (*whole > longest_duration.count() / unit->ms + 1) return std::nullopt;
+  constexpr long long billion = 1'000'000'000;
+  const long long part = (billionths * unit->ms + billion - 1) / billion;
+  return *whole * unit->ms + part;
+}
+
+/// A duration in the form of the command line: `100ms`, `24h`.
+std::string typed(milliseconds span) {
+  const auto ms = span.count();
+  if (ms % 86'400'000 == 0 && ms > 86'400'000) return std::to_string(ms / 86'400'000) + "d";
+  if (ms % 3'600'000 == 0 && ms > 0) return std::to_string(ms / 3'600'000) + "h";
+  return ms % 1000 == 0 ? std::to_string(ms / 1000) + "s" : std::to_string(ms) + "ms";
+}
+
+std::optional<int> signal_number(const std::string& text) {
+  if (const auto number = parse_number(text, 1, SIGRTMAX)) {
+    const int signal = static_cast<int>(*number);
+    const bool known = sigabbrev_np(signal) != nullptr || signal >= SIGRTMIN;
+    return known ? std::optional(signal) : std::nullopt;
+  }
+  const std::string name =
+      text.size() > 3 && strncasecmp(text.c_str(), "SIG", 3) == 0 ? text.substr(3) : text;
+  for (int signal = 1; signal < SIGRTMIN; ++signal) {
+    const char* each = sigabbrev_np(signal);
+    if (each != nullptr && strcasecmp(each, name.c_str()) == 0) return signal;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
+
+void SourcedValue::refuse(const std::string& why) const {
+  throw Error(trouble, place + ": " + why);
+}
+
+Sources::Sources(const CommandLine& line, const Environment& environment,
+                 const std::string& system_file)
+    : line_(line), environment_(environment) {
+  const auto chosen = of("config");
+  if (chosen.empty()) {
+    const auto home = home_directory(environment_);
+    if (home) files_.push_back(read_home_file(*home));
+    files_.push_back(read_config_file(system_file, true));
+    return;
+  }
+  const SourcedValue& first = chosen.front().front();
+  try {
+    files_.push_back(read_config_file(first.text, false));
+  } catch (const Error& fault) {
+    throw fault.reworded(first.place + ": " + fault.what());
+  }
+}
+
+std::vector<std::vector<SourcedValue>> Sources::of(std::string_view name) const {
+  std::vector<std::vector<SourcedValue>> places{in_flags(name)};
+  const Option& found = option(name);
+  if (found.has_other_places(*line_.command)) {
+    if (found.variable != nullptr) places.push_back(in_variable(found.variable));
+    for (const ConfigFile& file : files_) {
+      auto& values = places.emplace_back();
+      for (const FileEntry& entry : file.entries) {
+        if (entry.name == name) values.push_back(entry.value);
+      }
+    }
+  }
+  std::erase_if(places, [](const auto& place) { return place.empty(); });
+  return places;
+}
+
+std::vector<SourcedValue> Sources::in_flags(std::string_view name) const {
+  std::vector<SourcedValue> values;
+  for (auto& text : line_.values(name)) {
+    values.push_back({std::move(text), option(name).shown(), ErrorKind::usage});
+  }
+  return values;
+}
+
+std::vector<SourcedValue> Sources::in_variable(const std::string& name) const {
+  auto text = environment_(name);
+  const bool names_servers = name == option("server").variable;
+  if (!text || (text->empty() && !names_servers)) return {};
+  const SourcedValue value{std::move(*text), name, ErrorKind::usage};
+  if (value.text.empty()) value.refuse("the variable is empty: unset it, or give it a value");
+  return {value};
+}
+
+void refuse_flags(const Sources& sources, std::initializer_list<const char*> names,
+                  const char* why) {
+  for (const char* name : names) {
+    for (const SourcedValue& given : sources.in_flags(name)) given.refuse(why);
+  }
+}
+
+Environment process_environment() {
+  return [](const std::string& name) -> std::optional<std::string> {
+    // Settings are read before a second thread exists.
+    const char* value = std::getenv(name.c_str());  // NOLINT(concurrency-mt-unsafe)
+    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+  };
+}
 
 std::string read_whole(const std::string& path, std::size_t at_most) {
   const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -223,13 +277,16 @@ std::string read_whole(const std::string& path, std::size_t at_most) {
 }
 
 std::string exposed_warning(const std::string& path, const char* secret) {
-  if (!others_may_read(path)) return "";
+  struct stat status {};
+  const bool is_file = stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
+  if (!is_file || (status.st_mode & S_IROTH) == 0) return "";
   const std::string name = escaped(path);
   return name + " holds " + secret + " and every user may read it: chmod o-r " + name;
 }
 
 ConfigFile read_config_file(const std::string& path, bool may_be_missing) {
-  if (may_be_missing && is_missing(path)) return {};
+  const bool is_missing = access(path.c_str(), F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR);
+  if (may_be_missing && is_missing) return {};
   std::string content;
   try {
     content = read_whole(path, largest_config_file);
@@ -249,6 +306,78 @@ ConfigFile read_config_file(const std::string& path, bool may_be_missing) {
   const bool secret = std::any_of(file.entries.begin(), file.entries.end(), is_secret);
   if (secret && !warning.empty()) file.warnings.push_back(warning);
   return file;
+}
+
+std::optional<milliseconds> parse_duration(std::string_view text) {
+  if (text.empty()) return std::nullopt;
+  long long total = 0;
+  long long ceiling_ms = 0;
+  while (!text.empty()) {
+    const auto part = take_part(text, ceiling_ms);
+    if (!part) return std::nullopt;
+    total += *part;
+  }
+  if (total > longest_duration.count()) return std::nullopt;
+  return milliseconds(total);
+}
+
+milliseconds duration_from(const SourcedValue& given, milliseconds least, milliseconds most) {
+  const auto span = parse_duration(given.text);
+  if (!span) {
+    given.refuse("invalid duration " + in_quotes(given.text) +
+                 " (examples: 10, 500ms, 1h30m; at most 365d)");
+  }
+  if (*span < least || *span > most) {
+    given.refuse(in_quotes(given.text) + " is not between " + typed(least) + " and " + typed(most));
+  }
+  return *span;
+}
+
+long long number_from(const SourcedValue& given, const std::string& what, long long low,
+                      long long high) {
+  const auto number = parse_number(given.text, low, high);
+  if (!number) {
+    given.refuse("invalid " + what + " " + in_quotes(given.text) + ": a number from " +
+                 std::to_string(low) + " to " + std::to_string(high) + " is expected");
+  }
+  return *number;
+}
+
+int signal_from(const SourcedValue& given) {
+  const auto number = signal_number(given.text);
+  if (!number)
+    given.refuse("invalid signal " + in_quotes(given.text) + " (examples: TERM, SIGTERM, 15)");
+  return *number;
+}
+
+int status_fd_from(const SourcedValue& given) {
+  const int fd = static_cast<int>(number_from(given, "file descriptor", 0, 1'000'000));
+  const int mode = fcntl(fd, F_GETFL);
+  if (mode < 0)
+    given.refuse(given.text + " is not open: redirect it after the command, for example 3>FILE");
+  if ((mode & O_ACCMODE) == O_RDONLY) given.refuse(given.text + " is not open for writing");
+  return fd;
+}
+
+std::string line_from(const SourcedValue& given, const std::string& what) {
+  constexpr std::size_t longest_line = 200;
+  if (!is_utf8(given.text)) given.refuse(what + " is not UTF-8");
+  std::string line = given.text.substr(0, given.text.find_first_of(std::string_view("\r\n\0", 3)));
+  if (line.size() > longest_line) line.resize(longest_line);
+  while (!is_utf8(line)) line.pop_back();
+  return line;
+}
+
+std::string prefix_from(const SourcedValue& given) {
+  constexpr std::size_t longest_prefix = 100;
+  if (given.text.size() > longest_prefix) given.refuse("the prefix is longer than 100 bytes");
+  // Braces would decide which part of the key Redis Cluster hashes to a slot.
+  if (given.text.find_first_of("{}") != std::string::npos) given.refuse("the prefix holds { or }");
+  if (!is_utf8(given.text)) given.refuse("the prefix is not UTF-8");
+  std::string plain = given.text;
+  std::erase(plain, '\\');
+  if (escaped(plain) != plain) given.refuse("the prefix holds control characters");
+  return given.text;
 }
 
 }  // namespace dlock

@@ -1,10 +1,12 @@
 #pragma once
 
-#include <functional>
 #include <initializer_list>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/duration.hpp"
 #include "base/error.hpp"
 #include "config/command_line.hpp"
 #include "config/settings.hpp"
@@ -64,9 +66,6 @@ class Sources {
   const std::vector<ConfigFile>& files() const { return files_; }
 
  private:
-  /// The entries of each file that has the name, the user's file first.
-  std::vector<std::vector<SourcedValue>> entries_of(std::string_view name) const;
-
   const CommandLine& line_;
   const Environment& environment_;
   std::vector<ConfigFile> files_;  // by precedence
@@ -76,5 +75,29 @@ class Sources {
 /// because they may serve several choices.
 void refuse_flags(const Sources& sources, std::initializer_list<const char*> names,
                   const char* why);
+
+// Conversions from text to values; each refuses a bad value and names its source.
+
+/// Parses `10`, `0.25`, `.5` (seconds), `500ms`, `30s`, `5m`, `1h30m`, `1d`; decimal, at most 365
+/// days. Fractions of a millisecond are rounded up. Returns nothing for any other text.
+std::optional<milliseconds> parse_duration(std::string_view text);
+
+/// A duration in [least, most].
+milliseconds duration_from(const SourcedValue& given, milliseconds least, milliseconds most);
+
+/// A number in [low, high]; `what` names it in the message.
+long long number_from(const SourcedValue& given, const std::string& what, long long low,
+                      long long high);
+
+/// `TERM`, `SIGTERM` or `15`, in any case.
+int signal_from(const SourcedValue& given);
+
+/// A descriptor that is open for writing.
+int status_fd_from(const SourcedValue& given);
+
+/// The first line of a text that other users will see, of at most 200 bytes; `what` names it.
+std::string line_from(const SourcedValue& given, const std::string& what);
+
+std::string prefix_from(const SourcedValue& given);
 
 }  // namespace dlock

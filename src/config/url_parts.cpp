@@ -9,7 +9,7 @@
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "config/redaction.hpp"
+#include "config/user_text.hpp"
 
 namespace dlock {
 namespace {
@@ -48,9 +48,9 @@ Endpoint UrlParts::login(bool tls) const {
   return server;
 }
 
-UrlParts url_parts(std::string_view rest) {
+UrlParts url_parts(std::string_view rest, bool path_may_have_at) {
   UrlParts parts{.hosts = cut_until(rest, "/?#")};
-  if (!parts.hosts.empty() && rest.find('@') != std::string_view::npos) {
+  if (!path_may_have_at && rest.find('@') != std::string_view::npos) {
     throw_usage(
         "an @ follows the host: in a user or password, write %2F for /, %3F for ?, %23 for #");
   }
@@ -76,9 +76,8 @@ UrlParameter take_parameter(std::string_view& query) {
   const bool has_value = value.find('=') != std::string_view::npos;
   if (!has_value) throw_usage("after the ? comes NAME=VALUE, and more of them after an &");
   std::string name = decoded(take_until(value, '='), "the name of a parameter");
-  std::string shown = redacted(name);
-  std::string text = decoded(value, shown);
-  return {std::move(name), std::move(text), std::move(shown)};
+  std::string text = decoded(value, redacted(name));
+  return {std::move(name), std::move(text)};
 }
 
 std::string_view cut_until(std::string_view& text, std::string_view marks) {
@@ -105,6 +104,14 @@ void refuse_colons(std::string_view host_and_port) {
       "a password");
 }
 
+bool is_host(const std::string& text) {
+  constexpr std::size_t longest_host = 253;
+  const bool named = std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return c == '-' || c == '.' || c == '_' || std::isalnum(c) != 0;
+  });
+  return (named && !text.empty() && text.size() <= longest_host) || is_ipv6(text);
+}
+
 std::string take_host(std::string_view& authority) {
   if (authority.starts_with('[')) {
     const auto close = authority.find(']');
@@ -118,14 +125,8 @@ std::string take_host(std::string_view& authority) {
   }
   refuse_colons(authority);
   std::string host(cut_until(authority, ":"));
-  const bool named = std::all_of(host.begin(), host.end(), [](char c) {
-    const bool mark = c == '-' || c == '.' || c == '_';
-    return mark || std::isalnum(static_cast<unsigned char>(c)) != 0;
-  });
-  constexpr std::size_t longest_host = 253;
   if (host.empty()) throw_usage("the host is missing: redis://HOST[:PORT][/DB]");
-  if (!named || host.size() > longest_host)
-    throw_usage("invalid host name \"" + redacted(host) + "\"");
+  if (!is_host(host)) throw_usage("invalid host name \"" + redacted(host) + "\"");
   return host;
 }
 

@@ -25,8 +25,9 @@ struct UrlParts {
 };
 
 /// Takes the text after `://` apart. A `/`, `?` or `#` in a password would end the hosts too early,
-/// and the rest of the password would be shown as a path, so an `@` after them is refused.
-UrlParts url_parts(std::string_view rest);
+/// and the rest of the password would be shown as a path. An `@` after them is therefore refused
+/// unless `path_may_have_at`.
+UrlParts url_parts(std::string_view rest, bool path_may_have_at = false);
 
 /// The same for a URL of this `form`, which has no query.
 UrlParts url_parts(std::string_view rest, const char* form);
@@ -35,7 +36,6 @@ UrlParts url_parts(std::string_view rest, const char* form);
 struct UrlParameter {
   std::string name;
   std::string value;
-  std::string shown;  ///< its name in messages
 };
 
 /// Removes `NAME=VALUE`, and the `&` after it, from the front of a query that is not empty.
@@ -49,6 +49,9 @@ std::string decoded(std::string_view text, const std::string& what);
 
 /// Refuses an IPv6 address without brackets.
 void refuse_colons(std::string_view host_and_port);
+
+/// Whether this is the name or the address of a host, IPv6 without brackets.
+bool is_host(const std::string& text);
 
 /// Removes a host name or address from the front of `authority`; IPv6 is in brackets.
 std::string take_host(std::string_view& authority);

@@ -27,15 +27,6 @@ LibPq load_libpq() {
   return loaded;
 }
 
-}  // namespace
-
-const LibPq& libpq() {
-  static const LibPq functions = load_libpq();
-  return functions;
-}
-
-namespace {
-
 std::string parameter(const PQconninfoOption* options, const char* name) {
   for (; options != nullptr && options->keyword != nullptr; ++options) {
     if (std::strcmp(options->keyword, name) == 0)
@@ -68,8 +59,10 @@ std::string without_secrets(std::string_view said, const std::string& url) {
   return escaped(said.substr(0, said.find(": \""))) + "; an & in a password is %26";
 }
 
-}  // namespace
-
+/// Looks up the hosts in a URL of PostgreSQL, or else in libpq's environment, because libpq would
+/// wait for the resolver without a limit. Returns all addresses in the order of the hosts, without
+/// hosts that could not be looked up. Returns nothing if no host is given or libpq would look none
+/// up. Throws Error{unavailable} if none is found, and Error{usage} if libpq refuses the URL.
 std::vector<PostgresHost> look_up_hosts(const std::string& url, const CallOptions& call_options) {
   char* said = nullptr;
   const LibPqPtr<PQconninfoOption> options(libpq().PQconninfoParse(url.c_str(), &said));
@@ -115,8 +108,6 @@ std::vector<PostgresHost> look_up_hosts(const std::string& url, const CallOption
   return found;
 }
 
-namespace {
-
 /// The message of libpq for a failed connection, in one line, and its SQLSTATE, if any.
 struct ConnectError {
   std::string text;
@@ -159,6 +150,11 @@ std::string_view last_try(std::string_view said) {
 void ignore_notice(void*, const PGresult*) {}
 
 }  // namespace
+
+const LibPq& libpq() {
+  static const LibPq functions = load_libpq();
+  return functions;
+}
 
 std::string take_schema(std::string& url) {
   constexpr std::string_view name = "dlock-schema=";

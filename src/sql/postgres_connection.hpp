@@ -75,12 +75,6 @@ struct PostgresHost {
   std::string port;
 };
 
-/// Looks up the hosts in a URL of PostgreSQL, or else in libpq's environment, because libpq would
-/// wait for the resolver without a limit. Returns all addresses in the order of the hosts, without
-/// hosts that could not be looked up. Returns nothing if no host is given or libpq would look none
-/// up. Throws Error{unavailable} if none is found, and Error{usage} if libpq refuses the URL.
-std::vector<PostgresHost> look_up_hosts(const std::string& url, const CallOptions& call_options);
-
 /// The address and login of a database.
 struct PostgresTerms {
   std::string url;                     ///< in libpq's syntax, possibly with `dlock-schema`

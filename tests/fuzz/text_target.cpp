@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/text.hpp"
-#include "config/values.hpp"
+#include "config/sources.hpp"
 #include "fuzz/fuzz.hpp"
 #include "output/json.hpp"
 #include "output/metrics.hpp"

@@ -9,7 +9,7 @@
 #include "base/random.hpp"
 #include "base/text.hpp"
 #include "base/wait.hpp"
-#include "config/values.hpp"
+#include "config/sources.hpp"
 
 namespace dlock {
 

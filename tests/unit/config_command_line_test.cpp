@@ -287,10 +287,9 @@ TEST_CASE("unknown commands are suggested") {
   CHECK(refusal({"rnu"}) == "unknown command \"rnu\": did you mean run?");
   CHECK(refusal({"aquire", "-k"}) == "unknown command \"aquire\": did you mean acquire?");
   CHECK(refusal({"rel"}) == "unknown command \"rel\": did you mean release?");
-  CHECK(
-      refusal({"bananas"}) ==
-      "unknown command \"bananas\": it is run, acquire, renew, release, inspect, latch, doctor or "
-      "guard");
+  CHECK(refusal({"bananas"}) ==
+        "unknown command \"bananas\": it is one of run, acquire, renew, release, inspect, latch, "
+        "doctor, guard");
 }
 
 TEST_CASE("options stand after the command's name, and are shown where") {

@@ -38,9 +38,8 @@ TEST_CASE("an unknown name is an error with file, line and suggestion") {
   const std::string expected = file + ":3: unknown setting \"wiat\": did you mean wait?";
   CHECK(place.file_error(a_run) == expected);
   CHECK(place.file_error({"inspect"}) == expected);
-  for (const char* name :
-       {"config", "key", "nonblock", "token", "owner", "tls", "sentinel", "replicas", "TTL",
-        "--ttl", "DLOCK_TTL", "", "ttl x", "[section]", "limit"}) {
+  for (const char* name : {"config", "key", "nonblock", "token", "owner", "tls", "sentinel",
+                           "replicas", "TTL", "--ttl", "DLOCK_TTL", "", "[section]", "limit"}) {
     place.user(std::string(name) + " = 5");
     CHECK(place.file_error(a_run).starts_with(file + ":1: unknown setting \"" + name + "\""));
   }
@@ -56,7 +55,7 @@ TEST_CASE("a line that is no setting is an error") {
   CHECK(place.file_error(a_run).find("secret") == std::string::npos);
   for (const char* line :
        {"redis://:c2VjcmV0cGFzcw==@host", "password: c2Vj=", "password c2Vj=", "Password c2Vj = x",
-        "passwd c2Vj==", "sever redis c2Vj=", "c2VjcmV0cGFzcw==", "app@c2Vj = 5"}) {
+        "passwd c2Vj==", "sever redis c2Vj=", "c2VjcmV0cGFzcw==", "app@c2Vj = 5", "ttl x = 5"}) {
     CAPTURE(line);
     place.system(line);
     CHECK(place.file_error(a_run) == file + ":1: expected \"name = value\"");

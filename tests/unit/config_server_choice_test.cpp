@@ -320,8 +320,10 @@ TEST_CASE("replicas are counted of Redis servers alone") {
     return all;
   };
   CHECK(place.resolve<AcquireSettings>(with("redis://h")).replicas == 2);
-  CHECK(place.usage_error(with("local:")) ==
-        "--replicas: locks on this host have none: it needs a Redis server");
+  CHECK(
+      place.usage_error(with("local:")) ==
+      "--replicas: it needs a Redis server: locks on this host have none, and other servers count "
+      "theirs themselves");
   CHECK(place.usage_error({"acquire", "-kx", "-t1", "--replicas=0"}).starts_with("--replicas: "));
 }
 

@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "config/redaction.hpp"
 #include "config/server_url.hpp"
+#include "config/user_text.hpp"
 #include "unit/config_support.hpp"
 
 namespace dlock {
@@ -99,9 +99,9 @@ TEST_CASE("unix:// has an absolute path and perhaps a database") {
   CHECK(fault("unix:///" + std::string(107, 'x')).find("at most 107 bytes") != std::string::npos);
   CHECK(fault("unix://run/r").find("three slashes") != std::string::npos);
   for (const char* bad :
-       {"unix://", "unix:///a?", "unix:///a?db", "unix:///a?db=", "unix:///a?db=x",
-        "unix:///a?DB=1", "unix:///a?db=1&x=2", "unix:///a?x=1", "unix:///a#x", "unix:///a?db=1#x",
-        "unix:///a?db=-1", "unix:///a?db=1?db=2", "unix:////a"}) {
+       {"unix://", "unix:///a?db", "unix:///a?db=", "unix:///a?db=x", "unix:///a?DB=1",
+        "unix:///a?db=1&x=2", "unix:///a?x=1", "unix:///a#x", "unix:///a?db=1#x", "unix:///a?db=-1",
+        "unix:///a?db=1?db=2", "unix:////a"}) {
     CAPTURE(bad);
     CHECK_FALSE(fault(bad).empty());
   }
@@ -192,7 +192,9 @@ TEST_CASE("no message shows what stands before an @") {
                           "redis://:1/secret@h",
                           "redis://u:secret/x@h",
                           "redis://u:secret?x@h",
-                          "unix://u:secret/x@/run"}) {
+                          "unix://u:secret/x@/run",
+                          "postgres:///u:secret@h/db",
+                          "mysql:///u:secret@h/db"}) {
     CAPTURE(url);
     const std::string line = fault(url);
     CHECK_FALSE(line.empty());
@@ -242,12 +244,12 @@ TEST_CASE("a PostgreSQL URL goes to libpq as it is, and is shown without login a
   const std::string url = "postgres://app:sekret@db1,db2:5433/shop?sslmode=verify-full&options=%20";
   CHECK(parsed(url).url == url);
   CHECK(parsed(url).shown == "postgres://db1,db2:5433/shop");
-  CHECK(parsed(url).has_password);
+  CHECK(parsed(url).password == "sekret");
   CHECK(parsed("postgresql://app@h/db").shown == "postgres://h/db");
-  CHECK_FALSE(parsed("postgresql://app@h/db").has_password);
+  CHECK_FALSE(parsed("postgresql://app@h/db").password);
   const auto query = parsed("postgres:///db?user=u&password=sekret&host=/run/pg&port=5433");
   CHECK(query.shown == "postgres:///db?host=/run/pg&port=5433");
-  CHECK(query.has_password);
+  CHECK(query.password == "sekret");
   CHECK(parsed("postgres://").shown == "postgres://");
   CHECK(fault("postgres://u:a/b@h/db").find("sekret") == std::string::npos);
   CHECK(fault("postgres://u:se#kret@h/db").find("%23") != std::string::npos);
@@ -280,11 +282,11 @@ TEST_CASE("a MySQL or MariaDB URL is taken apart, and is shown without login and
   const auto parts = [&](const std::string& url) { return parsed(url).mysql.value(); };
   using Tls = MysqlAddress::Tls;
   const auto full = parsed("mysql://app:se%40kret@db1:3307/shop?ssl-mode=REQUIRED");
-  CHECK(full.mysql == MysqlAddress{"db1", 3307, "", "shop", "app", "se@kret", Tls::encrypted});
+  CHECK(full.mysql == MysqlAddress{"db1", 3307, "", "shop", "app", {}, Tls::encrypted});
   CHECK(full.shown == "mysql://db1:3307/shop");
-  CHECK(full.has_password);
+  CHECK(full.password == "se@kret");
   CHECK(parts("mariadb://[::1]/d") == MysqlAddress{"::1", 0, "", "d"});
-  CHECK_FALSE(parsed("mariadb://app@h/d").has_password);
+  CHECK_FALSE(parsed("mariadb://app@h/d").password);
   const auto by_socket = parsed("mariadb:///d?socket=/run/m.sock");
   CHECK(by_socket.mysql == MysqlAddress{"", 0, "/run/m.sock", "d"});
   CHECK(by_socket.shown == "mariadb:///d?socket=/run/m.sock");
@@ -394,7 +396,7 @@ TEST_CASE("the keys and secrets that PostgreSQL's library reads are hidden as it
 TEST_CASE("a password is known in a parameter whose name is percent-encoded") {
   const std::string url = "postgres://h/db?user=u&p%61ssword=c2Vj&h%6fst=/run/pg";
   const auto target = std::get<SqlTarget>(parse_server_url(url));
-  CHECK(target.has_password);
+  CHECK(target.password == "c2Vj");
   CHECK(target.shown == "postgres://h/db?host=/run/pg");
   CHECK(holds_password(url));
   CHECK(redacted(url) == "postgres://h/db?user=u&p%61ssword=***&h%6fst=/run/pg");

@@ -1,7 +1,6 @@
 #include "doctor/checks.hpp"
 
 #include <array>
-#include <cstdint>
 #include <cstdio>
 
 #include "base/duration.hpp"
@@ -102,11 +101,6 @@ double pace_of(const std::vector<ClockSample>& clock) {
   if (there > longest) return there / longest;
   if (there < shortest) return there / shortest;
   return 1;
-}
-
-/// The share in whole percent. <cmath> would make every start of dlock map another library.
-std::string percent(double share) {
-  return std::to_string(static_cast<std::int64_t>(share * 100 + 0.5));
 }
 
 std::chrono::nanoseconds read_clock(const std::function<std::optional<WallTime>()>& clock,
@@ -325,18 +319,18 @@ Finding check_clock(const std::vector<ClockSample>& clock) {
   constexpr const char* advice = "fix the clock of the server's host; never step it";
   if (clock.size() < 2) return not_told("TIME");
   const double pace = pace_of(clock);
+  // <cmath> would make every start of dlock map another library.
+  const auto percent = static_cast<long long>((pace > 1 ? pace - 1 : 1 - pace) * 100 + 0.5);
   const ClockSample& nearest = nearest_reading(clock);
   const auto unsure = (nearest.received - nearest.sent) / 2;
   const auto ahead = nearest.server - (nearest.here + unsure);
   const auto off = ahead < ahead.zero() ? -ahead : ahead;
   if (pace > 1 + tolerance) {
-    return bad(sentence("runs {} % fast: leases end before their holders know", percent(pace - 1)),
-               advice);
+    return bad(sentence("runs {} % fast: leases end before their holders know", percent), advice);
   }
   if (pace <= 0) return warn("stands still or is stepped back: locks of dead holders stay", advice);
   if (pace < 1 - tolerance) {
-    return warn(sentence("runs {} % slow: locks of dead holders stay longer", percent(1 - pace)),
-                advice);
+    return warn(sentence("runs {} % slow: locks of dead holders stay longer", percent), advice);
   }
   if (off - unsure <= tolerable) {
     return good("within " + span_text(off + unsure) + " of this host's, at the same pace");

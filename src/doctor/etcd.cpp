@@ -15,10 +15,10 @@ constexpr long long many_revisions = 100'000;
 
 Findings check_members(const EtcdFacts& facts) {
   const auto* reached = first_reached(facts.members);
-  const auto without =
-      std::find_if(facts.members.begin(), facts.members.end(),
-                   [](const auto& each) { return each.unreachable.empty() && !each.has_leader; });
-  const bool cut_off = without != facts.members.end();
+  std::string cut_off;
+  for (const EtcdMemberStatus& each : facts.members) {
+    if (each.unreachable.empty() && !each.has_leader) cut_off = escaped(each.address);
+  }
   const EtcdMemberStatus member = reached == nullptr ? EtcdMemberStatus{} : *reached;
   const Finding reach =
       check_reach_of_any(sentence("connected in {}, answers in {}", span_text(member.connected_in),
@@ -45,9 +45,8 @@ Findings check_members(const EtcdFacts& facts) {
        bad("cannot read locks: " + facts.trouble,
            "more than half of the voting members must run and reach each other"),
        ends},
-      {"quorum", cut_off,
-       warn((cut_off ? escaped(without->address) : "") +
-                " knows no leader: it is cut off from the others",
+      {"quorum", !cut_off.empty(),
+       warn(cut_off + " knows no leader: it is cut off from the others",
             "see its log, and its network")},
       {"quorum", facts.voters == 0, not_told("members")},
       {"quorum", facts.voters == 1, good("one member, whose failure nothing survives")},
@@ -57,7 +56,7 @@ Findings check_members(const EtcdFacts& facts) {
   });
 }
 
-Findings check_rest(const EtcdFacts& facts) {
+Findings check_upkeep(const EtcdFacts& facts) {
   const std::string alarm = facts.alarms.empty() ? "" : facts.alarms.front();
   std::int64_t largest = 0, used = 0;
   for (const EtcdMemberStatus& each : facts.members) {
@@ -110,7 +109,7 @@ std::string label_of(const EtcdFacts& facts) {
 
 Findings check_etcd(const EtcdFacts& facts) {
   Findings all = check_members(facts);
-  if (all.back().level != Level::error) append(all, check_rest(facts));
+  if (all.back().level != Level::error) append(all, check_upkeep(facts));
   return all;
 }
 

@@ -1,9 +1,6 @@
 #include <linux/magic.h>
 #include <sys/vfs.h>
 
-#include <algorithm>
-#include <array>
-
 #include "base/text.hpp"
 #include "doctor/checks.hpp"
 #include "local/key_file.hpp"
@@ -18,13 +15,11 @@ struct FileSystem {
 };
 /// File systems that several hosts may share, where dlock cannot see the processes of the others.
 /// Numbers that linux/magic.h lacks are from statfs(2).
-constexpr std::array shared_file_systems{
-    FileSystem{NFS_SUPER_MAGIC, "nfs"},   FileSystem{SMB_SUPER_MAGIC, "smb"},
-    FileSystem{0xFF534D42, "cifs"},       FileSystem{0xFE534D42, "smb2"},
-    FileSystem{CEPH_SUPER_MAGIC, "ceph"}, FileSystem{AFS_SUPER_MAGIC, "afs"},
-    FileSystem{V9FS_MAGIC, "9p"},         FileSystem{0x65735546, "fuse"},
-    FileSystem{0x0BD00BD0, "lustre"},     FileSystem{0x01161970, "gfs2"},
-    FileSystem{0x7461636F, "ocfs2"},      FileSystem{0x47504653, "gpfs"}};
+constexpr FileSystem shared_file_systems[] = {
+    {NFS_SUPER_MAGIC, "nfs"}, {SMB_SUPER_MAGIC, "smb"},   {0xFF534D42, "cifs"},
+    {0xFE534D42, "smb2"},     {CEPH_SUPER_MAGIC, "ceph"}, {AFS_SUPER_MAGIC, "afs"},
+    {V9FS_MAGIC, "9p"},       {0x65735546, "fuse"},       {0x0BD00BD0, "lustre"},
+    {0x01161970, "gfs2"},     {0x7461636F, "ocfs2"},      {0x47504653, "gpfs"}};
 
 /// Removes the file: that of a free key stays for a week, because of its fence.
 void sweep(const DirectorySettings& settings, const LockKey& scratch) {
@@ -56,10 +51,10 @@ LocalFacts examine_directory(const DirectorySettings& settings) {
 
 Findings check_local(const LocalFacts& facts) {
   const std::string shown = escaped(facts.directory), path = facts.directory + "/";
-  const auto* const shared =
-      std::find_if(shared_file_systems.begin(), shared_file_systems.end(),
-                   [&](const FileSystem& each) { return each.type == facts.file_system; });
-  const bool is_shared = shared != shared_file_systems.end();
+  std::string shared;
+  for (const FileSystem& each : shared_file_systems) {
+    if (each.type == facts.file_system) shared = each.name;
+  }
   return first_rows({
       {"directory", !facts.trouble.empty(),
        bad(facts.trouble, "fix it, or --server local:/another"), ends},
@@ -68,9 +63,8 @@ Findings check_local(const LocalFacts& facts) {
                     "old files there",
             "a directory of its own, such as in /run or /var/lib")},
       {"directory", true, good(shown)},
-      {"file-system", is_shared,
-       warn(std::string(is_shared ? shared->name : "") +
-                ": if other hosts use it, their processes cannot be seen from here",
+      {"file-system", !shared.empty(),
+       warn(shared + ": if other hosts use it, their processes cannot be seen from here",
             "a directory on a disk of this host")},
       {"file-system", true, good("of this host")},
       {"lock", true, check_lock(facts.trial, "look at that directory")},

@@ -60,34 +60,6 @@ Findings check_sentinel(const SentinelFacts& sentinel) {
   });
 }
 
-/// The difference between the server's clock and this host's, from the quickest reading.
-microseconds ahead_of_this_host(const std::vector<ClockSample>& clock) {
-  const ClockSample& nearest = nearest_reading(clock);
-  return nearest.server - nearest.here;
-}
-
-/// The time until `needed` servers have a vote.
-milliseconds until_there_are(std::size_t needed, const std::vector<ServerFacts>& servers) {
-  std::vector<milliseconds> waits;
-  for (const ServerFacts& each : servers) {
-    if (each.unreachable.empty()) waits.push_back(each.quarantined_for.value_or(milliseconds(0)));
-  }
-  std::sort(waits.begin(), waits.end());
-  return needed <= waits.size() ? waits[needed - 1] : milliseconds(0);
-}
-
-/// The addresses of two entries for one server, or an empty text.
-std::string same_server(const std::vector<ServerFacts>& servers) {
-  std::map<std::string, std::string> seen;
-  for (const ServerFacts& each : servers) {
-    const auto process = each.info.text("run_id");
-    if (!process) continue;
-    const auto [other, is_new] = seen.emplace(*process, each.endpoint.address());
-    if (!is_new) return other->second + " and " + each.endpoint.address();
-  }
-  return "";
-}
-
 }  // namespace
 
 Findings check_sentinels(const std::vector<SentinelFacts>& sentinels,
@@ -177,21 +149,27 @@ Findings check_cluster(const ClusterFacts& facts) {
 
 Findings check_quorum(const std::vector<ServerFacts>& servers) {
   constexpr std::chrono::seconds tolerable{60};
-  const auto all = static_cast<long long>(servers.size());
-  const auto needed = all / 2 + 1;
-  long long reached = 0;
-  bool tells_process = false;
+  std::vector<milliseconds> waits;                   // for the vote of each server that was reached
   std::vector<microseconds> ahead{microseconds(0)};  // first this host's clock
+  std::map<std::string, std::string> processes;
+  std::string twice;
   for (const ServerFacts& each : servers) {
-    if (each.unreachable.empty()) ++reached;
-    if (each.info.text("run_id")) tells_process = true;
-    if (!each.clock.empty()) ahead.push_back(ahead_of_this_host(each.clock));
+    if (each.unreachable.empty()) waits.push_back(each.quarantined_for.value_or(milliseconds(0)));
+    if (!each.clock.empty()) {
+      const ClockSample& nearest = nearest_reading(each.clock);
+      ahead.push_back(nearest.server - nearest.here);
+    }
+    const auto process = each.info.text("run_id");
+    if (!process) continue;
+    const auto [other, is_new] = processes.emplace(*process, each.endpoint.address());
+    if (!is_new) twice = other->second + " and " + each.endpoint.address();
   }
-  const std::string of =
-      sentence("{} of {} reached, {} needed: ", reached, counted(all, "server"), needed);
-  const milliseconds wait = until_there_are(static_cast<std::size_t>(needed), servers);
-  const std::string twice = same_server(servers);
+  const std::size_t all = servers.size(), needed = all / 2 + 1, reached = waits.size();
+  std::sort(waits.begin(), waits.end());
+  const milliseconds wait = reached < needed ? milliseconds(0) : waits[needed - 1];
   const auto [least, most] = std::minmax_element(ahead.begin(), ahead.end());
+  const std::string of = sentence("{} of {} reached, {} needed: ", reached,
+                                  counted(static_cast<long long>(all), "server"), needed);
   const std::string apart =
       sentence("at most {} apart, this host's among them", span_text(*most - *least));
   return first_rows({
@@ -206,7 +184,7 @@ Findings check_quorum(const std::vector<ServerFacts>& servers) {
       {"majority", true, good(sentence("{}any {} may fail", of, all - needed))},
       {"independence", !twice.empty(),
        bad(twice + " are the same server", "name each server once")},
-      {"independence", !tells_process, not_told(refusals(servers.front()))},
+      {"independence", processes.empty(), not_told(refusals(servers.front()))},
       {"independence", true, good("no server is named twice")},
       {"clocks", ahead.size() == 1, not_told("TIME")},
       {"clocks", *most - *least < tolerable, good(apart)},

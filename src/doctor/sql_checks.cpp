@@ -11,12 +11,12 @@ namespace {
 bool is_postgres(const DatabaseFacts& facts) { return facts.kind == DatabaseKind::postgres; }
 
 /// Whether a setting was reported, and is not off.
-bool is_set(const DatabaseFacts& facts, const char* name) {
+bool is_set(const DatabaseFacts& facts, const std::string& name) {
   const std::string value = facts.settings.text(name).value_or("");
   return !value.empty() && value != "off" && value != "OFF" && value != "0";
 }
 
-long long number_of(const DatabaseFacts& facts, const char* name) {
+long long number_of(const DatabaseFacts& facts, const std::string& name) {
   return facts.settings.number(name).value_or(0);
 }
 
@@ -142,22 +142,6 @@ bool has_several_primaries(const DatabaseFacts& facts) {
          (is_group(facts) && !is_set(facts, "group_replication_single_primary_mode"));
 }
 
-/// The state of semi-synchronous replication. It falls back to asynchronous when no replica
-/// confirms in time.
-enum class SemiSync { off, fallen_back, on };
-
-SemiSync semi_sync(const DatabaseFacts& facts) {
-  SemiSync found = SemiSync::off;
-  // The setting has an older and a newer name.
-  for (const std::string name : {"master", "source"}) {
-    const std::string status = "Rpl_semi_sync_" + name + "_status";
-    if (!is_set(facts, ("rpl_semi_sync_" + name + "_enabled").c_str())) continue;
-    const bool works = !facts.settings.text(status) || is_set(facts, status.c_str());
-    found = std::max(found, works ? SemiSync::on : SemiSync::fallen_back);
-  }
-  return found;
-}
-
 /// The same for MySQL and MariaDB.
 Findings check_mysql(const DatabaseFacts& facts) {
   const ServerInfo& told = facts.settings;
@@ -169,6 +153,15 @@ Findings check_mysql(const DatabaseFacts& facts) {
       is_set(facts, "wsrep_on")
           ? "Galera, " + counted(told.number("wsrep_cluster_size").value_or(1), "node")
           : "Group Replication with several primaries";
+  // The setting has an older and a newer name. Replication falls back to asynchronous when no
+  // replica confirms in time.
+  bool semi_sync = false, confirms = false;
+  for (const char* name : {"master", "source"}) {
+    const std::string status = sentence("Rpl_semi_sync_{}_status", name);
+    if (!is_set(facts, sentence("rpl_semi_sync_{}_enabled", name))) continue;
+    semi_sync = true;
+    confirms = confirms || !told.text(status) || is_set(facts, status);
+  }
   const auto replicas = told.number("Slaves_connected");
   const std::string there = replicas ? counted(*replicas, "replica") : "Group Replication";
   return first_rows({
@@ -201,13 +194,13 @@ Findings check_mysql(const DatabaseFacts& facts) {
       {"replication", has_several_primaries(facts),
        warn(nodes + ": each node times leases by its own clock",
             "let all clients name one node in --server")},
-      {"replication", semi_sync(facts) == SemiSync::fallen_back,
+      {"replication", semi_sync && !confirms,
        warn(sentence("semi-synchronous, but fallen back to asynchronous, as no replica confirms in "
                      "time: {}",
                      two_run),
             "see that a semi-synchronous replica is connected and keeps up, and fencing tokens: "
             "dlock guard")},
-      {"replication", semi_sync(facts) == SemiSync::on,
+      {"replication", semi_sync,
        good("semi-synchronous: a failover keeps locks, unless the replicas were late before")},
       {"replication", !replicas && !is_group(facts), not_told("Slaves_connected")},
       {"replication", replicas == 0, good("no replica connected")},
@@ -230,7 +223,7 @@ Findings check_limits(const DatabaseFacts& facts) {
   const bool postgres = is_postgres(facts);
   // PostgreSQL counts in ms, MySQL in seconds.
   const std::string idle_name = postgres ? "idle_session_timeout" : "wait_timeout";
-  const milliseconds idle(number_of(facts, idle_name.c_str()) * (postgres ? 1 : 1000));
+  const milliseconds idle(number_of(facts, idle_name) * (postgres ? 1 : 1000));
   const auto statement = number_of(facts, "statement_timeout");
   const std::string most_time = told.shown("max_statement_time");
   const std::string transactions = is_set(facts, "idle_in_transaction_session_timeout")

@@ -10,11 +10,13 @@ namespace {
 
 constexpr ShortVersion least_zookeeper{3, 5};
 
-/// Whether any server is in this mode; with an empty text, whether any reported its mode.
-bool is_any(const ZooKeeperFacts& facts, const std::string& mode) {
-  return std::any_of(facts.servers.begin(), facts.servers.end(), [&](const auto& each) {
-    return mode.empty() ? !each.mode.empty() : each.mode == mode;
-  });
+/// The modes that servers reported.
+std::set<std::string> modes_of(const ZooKeeperFacts& facts) {
+  std::set<std::string> modes;
+  for (const ZooKeeperServerStatus& each : facts.servers) {
+    if (!each.mode.empty()) modes.insert(each.mode);
+  }
+  return modes;
 }
 
 /// Whether the server has lost its connections to the others.
@@ -36,10 +38,11 @@ Findings check_session(const ZooKeeperFacts& facts) {
   const std::set<std::string> versions = versions_of(facts.servers);
   const std::string session = sentence("of {}, writes and reads in {}",
                                        human_duration(facts.session), span_text(facts.round_trip));
-  std::string modes;
+  const std::set<std::string> modes = modes_of(facts);
+  std::string told_modes;
   for (const ZooKeeperServerStatus& each : facts.servers) {
     if (!each.unreachable.empty()) continue;
-    modes += (modes.empty() ? "" : ", ") + each.address + " " + mode_text(each);
+    told_modes += (told_modes.empty() ? "" : ", ") + each.address + " " + mode_text(each);
   }
   return first_rows({
       {"reach", true, reach, reached == nullptr},
@@ -55,15 +58,15 @@ Findings check_session(const ZooKeeperFacts& facts) {
        warn(sentence("{}: a lock whose holder was killed is free after that, not after {}", session,
                      human_duration(facts.session_asked)),
             "a smaller minSessionTimeout on the servers, or a longer -t")},
-      {"quorum", is_any(facts, "standalone"), good("one server, whose failure nothing survives")},
+      {"quorum", modes.contains("standalone"), good("one server, whose failure nothing survives")},
       {"quorum", std::any_of(facts.servers.begin(), facts.servers.end(), is_cut_off),
-       warn(modes, "see its log, and its network to the others")},
-      {"quorum", !is_any(facts, ""), not_told(untold)},
-      {"quorum", true, good(modes)},
+       warn(told_modes, "see its log, and its network to the others")},
+      {"quorum", modes.empty(), not_told(untold)},
+      {"quorum", true, good(told_modes)},
   });
 }
 
-Findings check_rest(const ZooKeeperFacts& facts) {
+Findings check_access(const ZooKeeperFacts& facts) {
   constexpr std::chrono::seconds tolerated{2};
   const auto off = std::chrono::abs(std::chrono::floor<milliseconds>(facts.ahead));
   return first_rows({
@@ -83,14 +86,15 @@ Findings check_rest(const ZooKeeperFacts& facts) {
 }  // namespace
 
 std::string label_of(const ZooKeeperFacts& facts) {
-  if (!is_any(facts, "")) return "best effort: whether a majority keeps the locks is not known";
-  return is_any(facts, "standalone") ? "as safe as its disk" : "safe while a majority lives";
+  const std::set<std::string> modes = modes_of(facts);
+  if (modes.empty()) return "best effort: whether a majority keeps the locks is not known";
+  return modes.contains("standalone") ? "as safe as its disk" : "safe while a majority lives";
 }
 
 Findings check_zookeeper(const ZooKeeperFacts& facts) {
   Findings all = check_session(facts);
   if (first_reached(facts.servers) != nullptr && facts.trouble.empty())
-    append(all, check_rest(facts));
+    append(all, check_access(facts));
   return all;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/text.hpp"
 #include "doctor/checks.hpp"
 
 namespace dlock {
@@ -25,34 +26,28 @@ std::string wrapped(const std::string& text, std::size_t indent, std::size_t col
   constexpr std::size_t least_room = 20;
   if (columns < indent + least_room) return text;
   std::string lines;
-  std::string_view rest = text;
-  while (display_width(rest) > columns - indent) {
-    auto end = rest.find(' ');
-    for (auto next = end; next != std::string_view::npos; next = rest.find(' ', next + 1)) {
-      if (display_width(rest.substr(0, next)) > columns - indent) break;
-      end = next;
-    }
-    if (end == std::string_view::npos) break;
-    lines += std::string(rest.substr(0, end)) + "\n" + std::string(indent, ' ');
-    rest.remove_prefix(end + 1);
+  std::size_t used = 0;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view word = take_until(rest, ' ');
+    const bool fits = used + 1 + display_width(word) <= columns - indent;
+    if (used > 0) lines += fits ? " " : "\n" + std::string(indent, ' ');
+    used = (used > 0 && fits ? used + 1 : 0) + display_width(word);
+    lines += word;
   }
-  return lines + std::string(rest);
+  return lines;
 }
 
 Finding verdict_line(const Diagnosis& diagnosis) {
-  const auto of_level = [&](Level level) {
-    return std::count_if(diagnosis.findings.begin(), diagnosis.findings.end(),
-                         [&](const Finding& each) { return each.level == level; });
-  };
-  const auto errors = of_level(Level::error);
-  const auto warnings = of_level(Level::warning);
+  long long warnings = 0, errors = 0;
+  std::string untold;
+  for (const Finding& each : diagnosis.findings) {
+    if (each.level == Level::warning) ++warnings;
+    if (each.level == Level::error) ++errors;
+    if (!each.told) untold += (untold.empty() ? "" : ", ") + each.check;
+  }
   const std::string with = warnings == 0 ? "" : ", " + counted(warnings, "warning");
   std::string text = errors == 0 ? "fit to hold locks" + with
                                  : "not fit to hold locks: " + counted(errors, "error") + with;
-  std::string untold;
-  for (const Finding& each : diagnosis.findings) {
-    if (!each.told) untold += (untold.empty() ? "" : ", ") + each.check;
-  }
   if (!untold.empty()) text += ", as far as it tells; not told: " + untold;
   return {diagnosis.verdict(), "verdict", text};
 }

@@ -176,6 +176,25 @@ constexpr Gauge latch_gauges[] = {
      [](const KeyState& key) { return Sample(seconds(key.latch->left)); }},
 };
 
+/// A file of ours is much smaller; of a foreign file only the beginning is read.
+constexpr std::size_t most_read = 1 << 20;
+constexpr mode_t for_all_to_read = 0644;
+
+[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorKind::host_refused, why); }
+
+std::string text_of(const std::string& path) {
+  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  std::string text;
+  if (!file) return text;
+  char part[4096];
+  while (text.size() < most_read) {
+    const auto got = read(file.get(), part, sizeof part);
+    if (got <= 0) break;
+    text.append(part, static_cast<std::size_t>(got));
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string run_metrics(const std::vector<LockKey>& keys, const RunStatus& status, WallTime end,
@@ -255,29 +274,6 @@ std::string inspect_metrics(const std::vector<KeyState>& states) {
   for (const Gauge& gauge : latch_gauges) add(gauge, latches);
   return out;
 }
-
-namespace {
-
-/// A file of ours is much smaller; of a foreign file only the beginning is read.
-constexpr std::size_t most_read = 1 << 20;
-constexpr mode_t for_all_to_read = 0644;
-
-[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorKind::host_refused, why); }
-
-std::string text_of(const std::string& path) {
-  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  std::string text;
-  if (!file) return text;
-  char part[4096];
-  while (text.size() < most_read) {
-    const auto got = read(file.get(), part, sizeof part);
-    if (got <= 0) break;
-    text.append(part, static_cast<std::size_t>(got));
-  }
-  return text;
-}
-
-}  // namespace
 
 /// Writes a new file, exchanges it with the old one, and removes the old one. It does not sync to
 /// disk, because that takes longer than most jobs wait for their lock.

@@ -61,6 +61,14 @@ bool is_utf8_locale() {
 /// The codes of ECMA-48, in the order of the tones.
 constexpr const char* tone_codes[] = {"", "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[33m", "\x1b[31m"};
 
+// These sequences are ECMA-48 and, for the second screen, xterm.
+constexpr const char* second_screen = "\x1b[?1049h\x1b[?25l";
+constexpr const char* first_screen = "\x1b[?25h\x1b[?1049l";
+constexpr const char* to_the_top = "\x1b[H";
+/// Sent before the text: after a line as wide as the screen it would erase the last character.
+constexpr const char* clear_line = "\x1b[K";
+constexpr const char* clear_below = "\x1b[J";
+
 }  // namespace
 
 std::size_t display_width(std::string_view text) {
@@ -118,18 +126,6 @@ Screen screen_at(int fd) {
 }
 
 bool in_foreground(int fd) { return tcgetpgrp(fd) == getpgrp(); }
-
-namespace {
-
-// These sequences are ECMA-48 and, for the second screen, xterm.
-constexpr const char* second_screen = "\x1b[?1049h\x1b[?25l";
-constexpr const char* first_screen = "\x1b[?25h\x1b[?1049l";
-constexpr const char* to_the_top = "\x1b[H";
-/// Sent before the text: after a line as wide as the screen it would erase the last character.
-constexpr const char* clear_line = "\x1b[K";
-constexpr const char* clear_below = "\x1b[J";
-
-}  // namespace
 
 std::string Picture::drawing(const std::string& lines, const Screen& screen) {
   if (!in_foreground(fd_)) return "";

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "base/duration.hpp"
@@ -32,18 +33,11 @@ std::string holder_text(const Holder& holder) {
 
 std::string holders_list(const Refusal& refusal) {
   if (refusal.holders == 1) return holder_text(refusal.held_by.front());
-  std::string text = std::to_string(refusal.holders) + " owners: ";
   const std::size_t named = std::min(refusal.held_by.size(), holders_named);
-  for (std::size_t i = 0; i < named; ++i) {
-    text += (i == 0 ? "" : "; ") + holder_text(refusal.held_by[i]);
-  }
+  std::string text = std::to_string(refusal.holders) + " owners: " +
+                     joined(std::span(refusal.held_by).first(named), "; ", holder_text);
   if (refusal.holders > named) text += "; and " + std::to_string(refusal.holders - named) + " more";
   return text;
-}
-
-std::string holders_text(const Refusal& refusal) {
-  if (refusal.held_by.empty()) return "is free, but others wait for it";
-  return "is held by " + holders_list(refusal);
 }
 
 std::size_t left_of(std::size_t room, std::size_t taken) { return room - std::min(room, taken); }
@@ -161,7 +155,9 @@ std::string refusal_text(const LockKey& key, const Refusal& refusal) {
       refusal.waiting > 0 ? ", " + std::to_string(refusal.waiting) + " waiting" : "";
   const std::string ahead =
       refusal.behind ? "; ahead of this request waits " + who_text(*refusal.behind) : "";
-  return name + " " + holders_text(refusal) + queue + ahead;
+  const std::string held = refusal.held_by.empty() ? " is free, but others wait for it"
+                                                   : " is held by " + holders_list(refusal);
+  return name + held + queue + ahead;
 }
 
 std::string waiting_text(const LockKey& key, const Refusal& refusal, milliseconds waited,

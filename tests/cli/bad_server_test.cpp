@@ -20,19 +20,6 @@
 namespace dlock::test {
 namespace {
 
-/// Limits the address space to what dlock needs, so that a huge reply does not fit.
-void limit_memory() {
-  const rlimit most{512UL << 20, 512UL << 20};
-  setrlimit(RLIMIT_AS, &most);
-}
-
-/// The largest resident size of any child so far, in KiB.
-long largest_child() {
-  rusage usage{};
-  getrusage(RUSAGE_CHILDREN, &usage);
-  return usage.ru_maxrss;
-}
-
 using Words = std::vector<std::string>;
 
 /// `waiting` has the wait options of the commands that acquire a lock.
@@ -52,7 +39,6 @@ void check_fails(const std::string& url, const std::vector<std::string>& words, 
                  const std::string& says, milliseconds within) {
   ProcessOptions options;
   options.env["DLOCK_SERVER"] = url;
-  options.before_exec = limit_memory;
   const auto result = dlock(words, options);
   CAPTURE(words[0]);
   CAPTURE(result.err);
@@ -126,15 +112,6 @@ TEST_CASE("bad server: one that is silent counts as unreachable after 5 s, or tt
   place.server().cont();
 }
 
-TEST_CASE("bad server: FakeServers that never answer") {
-  FakeServer unix_silence(std::vector<Step>{silence()});
-  FakeServer tcp_silence(std::vector<Step>{silence()}, true);
-  check_fails(unix_silence.url(), {"run", "-t", "600ms", "-k", "a", "--", "true"}, 69, "no answer",
-              milliseconds(4500));
-  check_fails(tcp_silence.url(), {"run", "-t", "600ms", "-k", "a", "--", "true"}, 69, "no answer",
-              milliseconds(4500));
-}
-
 TEST_CASE("bad server: each kind of refusal has its code and its words") {
   struct Refusal {
     const char* said;
@@ -171,7 +148,12 @@ TEST_CASE("bad server: each kind of refusal has its code and its words") {
   for (const auto& refusal : refusals) {
     CAPTURE(refusal.said);
     FakeServer server(std::vector<Step>{say(std::string(refusal.said) + "\r\n")});
-    check_all_fail(server.url(), refusal.code, refusal.told, refusal.waiting);
+    Words run{"run", "-k", "a"};
+    run.insert(run.end(), refusal.waiting.begin(), refusal.waiting.end());
+    run.insert(run.end(), {"--", "echo", "ran"});
+    for (const Words& words : {run, Words{"release", "a", "--token", "t"}}) {
+      check_fails(server.url(), words, refusal.code, refusal.told, milliseconds(5000));
+    }
   }
 }
 
@@ -192,32 +174,11 @@ TEST_CASE("bad server: one that says later is waited for, and -n asks once") {
   }
 }
 
-TEST_CASE("bad server: one whose scripts are disabled says so in one line") {
-  const RedisServer server(
-      {false, false, "", {"rename-command EVALSHA \"\"", "rename-command EVAL \"\""}, {}});
-  check_fails(server.url(), {"run", "-k", "a", "--", "true"}, 69,
-              "the server runs no scripts, and a lock of dlock is one: enable EVAL and EVALSHA",
-              milliseconds(5000));
-}
-
 TEST_CASE("bad server: one that is no Redis") {
   const std::vector<std::string> rubbish{
       "HTTP/1.1 400 Bad Request\r\nContent-Type: text/html\r\n\r\n<html>",
       "SSH-2.0-OpenSSH_9.2p1\r\n",
-      std::string("\x00\x01\x02\xff", 4) + "\r\n",
-      "\r\n",
       "+OK\r\n",
-      ":1\r\n",
-      "$-1\r\n",
-      "*0\r\n",
-      "*2\r\n$7\r\ngranted\r\n:1\r\n",
-      "$13\r\ngranted abc 0\r\n",
-      "$9\r\ngranted 1\r\n",
-
-      "$-7\r\n",
-      "$abc\r\n",
-      "*99999999999999999999\r\n",
-      "%1\r\n+a\r\n+b\r\n",
   };
   for (const auto& bytes : rubbish) {
     CAPTURE(bytes);
@@ -230,7 +191,7 @@ TEST_CASE("bad server: one that is no Redis") {
 }
 
 TEST_CASE("bad server: half a reply, a closed and a reset connection") {
-  for (const std::string half : {"", "*", "*3\r\n$7\r\ngran", "$100\r\nabc", "-ERR half", ":"}) {
+  for (const std::string half : {"", "*3\r\n$7\r\ngran"}) {
     CAPTURE(half);
     FakeServer closing(std::vector<Step>{say_and_close(half)});
     check_all_fail(closing.url(), 69, "closed the connection");
@@ -239,21 +200,6 @@ TEST_CASE("bad server: half a reply, a closed and a reset connection") {
     FakeServer hanging(std::vector<Step>{say(half), silence()});
     check_fails(hanging.url(), {"run", "-t", "600ms", "-k", "a", "--", "true"}, 69,
                 "answer in time", milliseconds(4500));
-  }
-}
-
-TEST_CASE("bad server: a gigabyte of reply is refused and never kept") {
-  std::string nested;
-  for (int i = 0; i < 100'000; ++i) nested += "*1\r\n";
-  for (const std::string& begin :
-       {std::string("$1000000000\r\n"), std::string("+"), std::string("-"), std::string(""), nested,
-        std::string("*1000000000\r\n$1\r\n"), std::string("*1000000\r\n$-1\r\n$60000000\r\n"),
-        std::string("*8\r\n$8000000\r\n")}) {
-    CAPTURE(begin.substr(0, 30));
-    FakeServer server(std::vector<Step>{flood(begin)});
-    check_fails(server.url(), {"run", "-k", "a", "-t", "6s", "--", "echo", "ran"}, 69, "",
-                milliseconds(5000));
-    CHECK(largest_child() < 64 * 1024);
   }
 }
 
@@ -284,7 +230,7 @@ TEST_CASE("bad server: keys that hold somebody else's data are 65 and stay as th
   CHECK(server.command({"LLEN", "dlock:{list}"}).number == 1);
 }
 
-TEST_CASE("bad server: a read-only replica, a full and an out-of-range server") {
+TEST_CASE("bad server: a read-only replica, and one that is full, alone or out of range") {
   const Place place(Engine::redis);
   auto& server = place.server();
   const auto run_true = std::vector<std::string>{"run", "-k", "a", "--", "true"};
@@ -293,52 +239,13 @@ TEST_CASE("bad server: a read-only replica, a full and an out-of-range server") 
   server.command({"CONFIG", "SET", "maxmemory", "1"});
   check_fails(place.url(), run_true, 69, "out of memory", milliseconds(5000));
   server.command({"CONFIG", "SET", "maxmemory", "0"});
+  server.command({"CONFIG", "SET", "min-replicas-to-write", "1"});
+  check_fails(place.url(), run_true, 69, "too few replicas", milliseconds(5000));
+  server.command({"CONFIG", "SET", "min-replicas-to-write", "0"});
   server.command({"REPLICAOF", "127.0.0.1", "1"});
   check_fails(place.url(), run_true, 69, "replica", milliseconds(5000));
   server.command({"REPLICAOF", "NO", "ONE"});
   CHECK(place.dlock(run_true).exit_code == 0);
-}
-
-TEST_CASE("bad server: what a real one says with too few replicas, or too many clients") {
-  const Place place(Engine::redis);
-  auto& server = place.server();
-  const auto run_true = std::vector<std::string>{"run", "-n", "-k", "a", "-t", "1m", "--", "true"};
-  server.command({"CONFIG", "SET", "min-replicas-to-write", "1"});
-  check_fails(place.url(), run_true, 69, "too few replicas", milliseconds(5000));
-  server.command({"CONFIG", "SET", "min-replicas-to-write", "0"});
-  server.command({"CONFIG", "SET", "maxclients", "1"});
-  Fd other;
-  // The server counts the connection of that command until it has seen its end.
-  REQUIRE(eventually([&] {
-    other.reset();
-    other = connect_to(server.address());
-    return send_all(other.get(), "PING\r\n") && holds(receive_some(other.get()), "PONG");
-  }));
-  // The server reports the reason and hangs up at once; a race decides whether dlock reads it.
-  check_fails(place.url(), run_true, 69, "", milliseconds(5000));
-  other.reset();
-}
-
-}  // namespace
-TEST_CASE("bad server: one that sends messages without end is left") {
-  std::string messages;
-  for (int i = 0; i < 5000; ++i) messages += "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n";
-  FakeServer server(std::vector<Step>{say(messages)});
-  check_fails(server.url(), {"run", "-n", "-k", "a", "--", "true"}, 69, "messages without end",
-              milliseconds(4000));
-}
-
-TEST_CASE("bad server: one whose SCAN goes round, or on from nowhere, is left at once") {
-  for (const std::string cursor : {"$1\r\n7\r\n", "$7\r\ngranted\r\n", "$0\r\n\r\n", ":7\r\n"}) {
-    CAPTURE(cursor);
-    const std::string page = "*2\r\n" + cursor + "*0\r\n", last_page = "*2\r\n$1\r\n0\r\n*0\r\n";
-    FakeServer own_keys(std::vector<Step>{say(page)});
-    check_fails(own_keys.url(), {"inspect"}, 69, "SCAN", milliseconds(4000));
-    FakeServer all_keys([&](const std::vector<std::string>& words) {
-      return say(scans_for_own_keys(words) ? last_page : page);
-    });
-    check_fails(all_keys.url(), {"inspect", "--all-kinds"}, 69, "SCAN", milliseconds(4000));
-  }
 }
 
 TEST_CASE("bad server: one whose SCAN takes more than 5 s is read to its end") {
@@ -363,14 +270,6 @@ TEST_CASE("bad server: one whose SCAN takes more than 5 s is read to its end") {
   }
 }
 
-TEST_CASE("bad server: one that falls silent between two pages of SCAN is left after 5 s") {
-  FakeServer server([](const std::vector<std::string>& words) {
-    if (words.front() != "SCAN") return say("+OK\r\n");
-    return words[1] == "0" ? say("*2\r\n+7\r\n*0\r\n") : silence();
-  });
-  check_fails(server.url(), {"inspect"}, 69, "no answer", milliseconds(9500));
-}
-
 TEST_CASE("bad server: the reason of one that has too many clients is told, without a login too") {
   const RedisServer server({false, false, "", {"maxclients 1"}, {}});
   std::optional<Process> other;
@@ -387,4 +286,5 @@ TEST_CASE("bad server: the reason of one that has too many clients is told, with
               milliseconds(5000));
 }
 
+}  // namespace
 }  // namespace dlock::test

@@ -85,22 +85,6 @@ TEST_CASE("compat: what is no answer to a take grants nothing, nor does the requ
   }
 }
 
-TEST_CASE("compat: a server that knows too little or too much of a holder is no bug of dlock's") {
-  const auto told = [](const char* layout, const std::string& answer, int code) {
-    FakeServer server(
-        [&](const std::vector<std::string>& words) { return say(answer_to_take(words, answer)); });
-    const auto ran = run_in_layout(server, layout);
-    CHECK(ran.exit_code == code);
-    CHECK(ran.out == "");
-    CHECK(is_one_message(ran.err));
-    return ran.err;
-  };
-  const std::string three_parts = "*3\r\n:0\r\n:5000\r\n$1\r\na\r\n";
-  CHECK(holds(told("symfony", three_parts, 69), "unexpected answer"));
-  const std::string kind = told("symfony", "*2\r\n:-1\r\n$6\r\na\x1b[31m\r\n", 65);
-  CHECK(holds(kind, "job is a\\x1B[31m, which --compat symfony does not share"));
-}
-
 TEST_CASE("compat: a refusal names the library, and the wait says that there is no queue") {
   const Place place(Engine::redis);
   place.server().command({"SET", "job", of_redis_py});
@@ -230,44 +214,6 @@ TEST_CASE("compat: inspect --all-kinds lists the locks of every library, and not
   CHECK(row["library"] == "Redisson");
   CHECK(row["kind"] == "read lock");
   CHECK(place.dlock({"inspect", "--all-kinds", "-q", "nothing*"}).exit_code == 1);
-}
-
-TEST_CASE("compat: inspect --all-kinds lists what dlock holds in each layout") {
-  const Place place(Engine::redis);
-  const std::pair<const char*, const char*> keys[] = {
-      {"redis-py", "plain"},
-      {"pottery", "redlock:job"},
-      {"redis-semaphore", "mutex:job"},
-      {"laravel:app_cache:", "app_cache:job"},
-      {"shedlock", "job-lock:default:job"},
-      {"spring:registry", "registry:job"},
-      {"python-redis-lock", "lock:job"},
-      {"redisson", "hash"},
-      {"redisson-fenced", "fenced"},
-      {"symfony", "set"},
-  };
-  for (const auto& [layout, key] : keys) {
-    const std::string name = std::string(key).ends_with(":job") ? "job" : key;
-    const auto acquired =
-        place.dlock({"acquire", "-q", "--compat", layout, "-k", name, "-t", "60s"});
-    REQUIRE(acquired.exit_code == 0);
-  }
-  const auto listed = place.dlock({"inspect", "--all-kinds", "--json"});
-  std::istringstream lines(listed.out);
-  std::map<std::string, nlohmann::json> rows;
-  for (std::string line; std::getline(lines, line);) {
-    const auto row = nlohmann::json::parse(line);
-    rows[row["key"]] = row;
-  }
-  CHECK(rows.size() == std::size(keys));
-  for (const auto& each : keys) {
-    const auto& layout = each.first;
-    const auto& key = each.second;
-    CAPTURE(layout);
-    REQUIRE(rows.count(key) == 1);
-    CHECK(rows[key]["kind"] == "lock");
-    CHECK(rows[key]["library"] != "an unknown library");
-  }
 }
 
 TEST_CASE("compat: in a Cluster each layout works, and names whose keys would part are refused") {

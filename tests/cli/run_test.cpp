@@ -22,41 +22,9 @@ std::vector<std::string> command(const std::string& key, std::vector<std::string
   return words;
 }
 
-std::set<std::string> variables(const std::string& env_output) {
-  std::set<std::string> all;
-  std::size_t from = 0;
-  for (auto end = env_output.find('\0'); end != std::string::npos;
-       end = env_output.find('\0', from)) {
-    all.insert(env_output.substr(from, end - from));
-    from = end + 1;
-  }
-  return all;
-}
-
-/// Checks that `script` has the same output with and without dlock around it.
-void check_same_inside(const Place& place, const std::string& before, const std::string& script) {
-  ProcessOptions options;
-  options.env["SCRIPT"] = script;
-  const auto outside = place.shell(before + R"(sh -c "$SCRIPT")", options);
-  const auto inside = place.shell(before + R"("$D" run -k a -- sh -c "$SCRIPT")", options);
-  CHECK(inside.exit_code == outside.exit_code);
-  CHECK(inside.out == outside.out);
-  CHECK(inside.err == "");
-}
-
-/// Whether the signal's default action ends a process. libc uses two real-time signals itself.
-bool ends_a_process(int signal) {
-  for (const int harmless :
-       {SIGCHLD, SIGCONT, SIGURG, SIGWINCH, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU}) {
-    if (signal == harmless) return false;
-  }
-  return signal <= SIGSYS || signal >= SIGRTMIN;
-}
-
-TEST_CASE("run: exits with each code that its command can return") {
+TEST_CASE("run: exits with the code of its command, also with one of dlock's own") {
   on_each_engine([](const Place& place) {
-    const int step = place.is_local() ? 1 : 15;
-    for (int code = 0; code < 256; code += step) {
+    for (const int code : {0, 1, 75, 79, 124, 128, 255}) {
       const auto result = place.dlock(command("a", {"sh", "-c", "exit " + std::to_string(code)}));
       CHECK(result.exit_code == code);
       CHECK(without_late_releases(result.err) == "");
@@ -65,16 +33,14 @@ TEST_CASE("run: exits with each code that its command can return") {
   });
 }
 
-TEST_CASE("run: dies of each signal that can end its command, those that dump core too") {
+TEST_CASE("run: dies of the signal that its command dies of, one that dumps core too") {
   on_each_engine([](const Place& place) {
     ProcessOptions options;
     options.before_exec = [] {
       const rlimit none{0, 0};
       setrlimit(RLIMIT_CORE, &none);
     };
-    const int step = place.is_local() ? 1 : 3;
-    for (int signal = 1; signal <= SIGRTMAX; signal += step) {
-      if (!ends_a_process(signal)) continue;
+    for (const int signal : {SIGHUP, SIGKILL, SIGSEGV, SIGPIPE, SIGTERM, SIGRTMIN + 3}) {
       CAPTURE(signal);
       const std::string kill = "kill -" + std::to_string(signal) + " $$";
       CHECK(place.dlock(command("a", {"sh", "-c", kill}), options).signal == signal);
@@ -86,7 +52,7 @@ TEST_CASE("run: dies of each signal that can end its command, those that dump co
 }
 
 TEST_CASE("run: a command that ends at once is never missed, also where SIGCHLD is ignored") {
-  const int count = runs_of_this_test(150);
+  const int count = runs_of_this_test(40);
   on_each_engine([&](const Place& place) {
     for (const std::string before : {"", "env --ignore-signal=CHLD "}) {
       CAPTURE(before);
@@ -140,23 +106,6 @@ TEST_CASE("run: reads its own options up to the first operand only") {
   CHECK(place.dlock({"run", "-k", "a", "--", "sh", "-c", "echo $1", "-", "-h"}).out == "-h\n");
 }
 
-TEST_CASE("run: adds three variables to the environment and changes nothing else") {
-  on_each_engine([](const Place& place) {
-    ProcessOptions options;
-    options.env["ODD"] = "a\nb=c ";
-    options.env["DLOCK_LABEL"] = "of the caller";
-    options.env["DLOCK_SERVER"] = place.url();
-    auto outside = variables(run({"env", "-0"}, clean(options)).out);
-    auto inside = variables(place.dlock(command("a", {"env", "-0"}), options).out);
-    std::set<std::string> added;
-    for (const auto& each : inside) {
-      if (outside.erase(each) == 0) added.insert(each.substr(0, each.find('=')));
-    }
-    CHECK(outside.empty());
-    CHECK(added == std::set<std::string>{"DLOCK_FENCE", "DLOCK_KEY", "DLOCK_OWNER"});
-  });
-}
-
 TEST_CASE("run: names keys and fences in the order the user gave them") {
   on_each_engine([](const Place& place) {
     const auto result = place.shell(
@@ -173,18 +122,6 @@ TEST_CASE("run: names keys and fences in the order the user gave them") {
   });
 }
 
-TEST_CASE("run: a fence is larger than every one before it") {
-  on_each_engine([](const Place& place) {
-    long last = 0;
-    for (int i = 0; i < 5; ++i) {
-      const auto fence = place.dlock(command("a", {"sh", "-c", "echo $DLOCK_FENCE"})).out;
-      CHECK(std::stol(fence) > last);
-      last = std::stol(fence);
-      CHECK(last < 1L << 53);
-    }
-  });
-}
-
 TEST_CASE("run: stdin and stdout are the command's alone") {
   on_each_engine([](const Place& place) {
     ProcessOptions options;
@@ -193,15 +130,6 @@ TEST_CASE("run: stdin and stdout are the command's alone") {
     CHECK(result.out == options.input);
     CHECK(holds(result.err, "dlock: "));
     CHECK(place.dlock(command("a", {"sh", "-c", "echo to stderr >&2"})).err == "to stderr\n");
-  });
-}
-
-TEST_CASE("run: the command inherits descriptors, signal mask and ignored signals unchanged") {
-  on_each_engine([](const Place& place) {
-    check_same_inside(place, "exec 7>seven; ", "ls /proc/self/fd; echo here >&7; cat seven");
-    const std::string signals = "grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status";
-    check_same_inside(place, "trap '' HUP USR1; ", signals);
-    check_same_inside(place, "", signals + "; umask; pwd; ulimit -a");
   });
 }
 
@@ -261,18 +189,6 @@ TEST_CASE("run: passes a signal on and waits for as long as the command takes") 
     write_file(place.dir() / "go", "");
     CHECK(process.wait().exit_code == 7);
     CHECK(place.is_free("a"));
-  });
-}
-
-TEST_CASE("run: dies of a signal that its command died of after it was passed on") {
-  on_each_engine([](const Place& place) {
-    for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
-      CAPTURE(signal);
-      auto process = place.hold("a");
-      process.signal(signal);
-      CHECK(process.wait().signal == signal);
-      CHECK(place.is_free("a"));
-    }
   });
 }
 

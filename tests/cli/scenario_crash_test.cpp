@@ -3,11 +3,9 @@
 
 #include <algorithm>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "support/chance.hpp"
 #include "support/scene.hpp"
 
 namespace dlock::test {
@@ -88,63 +86,6 @@ std::optional<milliseconds> from_the_end_of_the_lease() {
   return late;
 }
 
-std::vector<pid_t> pids_in(const std::string& text) {
-  std::istringstream words(text);
-  std::vector<pid_t> found;
-  for (pid_t pid = 0; words >> pid;) found.push_back(pid);
-  return found;
-}
-
-bool none_alive(const Scene& scene) {
-  const auto all = pids_in(read_file(scene.path("pids")));
-  return std::none_of(all.begin(), all.end(), is_alive);
-}
-
-const char* const tell_and_stay = "echo $$ >>pids; exec sleep 60";
-
-/// The time that a start takes, and a little more.
-constexpr microseconds while_starting = microseconds(6'000) * slower;
-
-/// Loads the script into the server. A client that is killed between NOSCRIPT and sending the
-/// script cannot know whether it ran, and leaves a tombstone for a minute.
-void warm_up(const Scene& scene) {
-  CHECK(scene.run({"run", "-q", "-n", "-k", "k", "--", "true"}).exit_code == 0);
-}
-
-/// The longest time that a job takes to leave on an idle machine.
-constexpr milliseconds at_once = milliseconds(200) * slower;
-
-void term_at_any_moment(const Scene& scene, bool on_server) {
-  const std::uint64_t seed = seed_of_this_run();
-  MESSAGE("DLOCK_TEST_SEED=" << seed);
-  Chance chance(seed);
-  warm_up(scene);
-  bool any_late = false;
-  int left = 0;
-  for (int i = 0; i < 300; ++i) {
-    write_file(scene.path("pids"), "");
-    Process job = scene.start({"run", "-q", "-k", "k", "--", "sh", "-c", tell_and_stay});
-    chance.pause_up_to(while_starting);
-    const auto told = BootClock::now();
-    job.signal(SIGTERM);
-    CHECK(job.wait().signal == SIGTERM);
-    // Checked at once, before another process gets the pid.
-    CHECK(none_alive(scene));
-    // A job that could not release the lock in half a second leaves it to expire.
-    const bool late = on_server && BootClock::now() - told > at_once;
-    const bool is_left = late && scene.is_held("k");
-    if (is_left) ++left;
-    const std::string wait = is_left ? "40" : "0";
-    CHECK(scene.run({"run", "-q", "-w", wait, "-k", "k", "--", "true"}).exit_code == 0);
-    REQUIRE(left <= 3);
-    any_late = any_late || late;
-  }
-  CHECK(none_alive(scene));
-  CHECK(!scene.is_held("k"));
-  // A late job may have left a tombstone, which stays for a minute.
-  if (!any_late) CHECK(scene.kept() == scene.may_stay({"k"}));
-}
-
 }  // namespace
 
 TEST_CASE("local: the next runs within 50 ms of the end of a killed holder's last process") {
@@ -160,14 +101,6 @@ TEST_CASE("Redis: the next runs within 100 ms of the end of a killed holder's le
   }
   REQUIRE(late.size() == 3);
   CHECK(median(late) <= stretched(milliseconds(100)));
-}
-
-TEST_CASE("local: TERM at any moment of the start leaves no lock, process or file") {
-  term_at_any_moment(LocalScene(), false);
-}
-
-TEST_CASE("Redis: TERM at any moment of the start leaves no lock, process or key") {
-  term_at_any_moment(RedisScene(), true);
 }
 
 }  // namespace dlock::test

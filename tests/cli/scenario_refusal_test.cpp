@@ -3,10 +3,13 @@
 #include <doctest/doctest.h>
 
 #include <deque>
-#include <memory>
+#include <limits>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
-#include "support/lying_relay.hpp"
+#include "support/fault_proxy.hpp"
 #include "support/one_of_tries.hpp"
 #include "support/patient_start.hpp"
 #include "support/scene.hpp"
@@ -32,15 +35,11 @@ const std::vector<std::string> refusals{
 /// A holder of "k" whose server refuses its first renewal with `refusal`, or all of them if
 /// `goes_on`.
 struct Refused {
-  Refused(const std::string& refusal, bool goes_on)
-      : lie{refusal, [refusal](const std::string&) { return FalseReply{refusal + "\r\n"}; }} {
+  Refused(std::string error, bool goes_on) : refusal(std::move(error)) {
     scene.send_the_script();
-    LiePlan plan;
-    plan.lie = &lie;
-    plan.at = 3;  // the first two are the replies to the connection's name and the grant
-    plan.goes_on = goes_on;
-    relay = std::make_unique<LyingRelay>(std::vector<Address>{scene.server.address()}, plan);
-    scene.go_through(relay->addresses().front().url());
+    // The first two replies are those to the connection's name and the grant.
+    proxy.refuse_requests(refusal, 2, goes_on ? std::numeric_limits<int>::max() : 1);
+    scene.go_through(proxy.url());
     holder.emplace(scene.start({"run", "-t", "9", "-k", "k", "--", "sh", "-c",
                                 "\"$STAMP\" \"$LOG\" start k 1; until [ -e go ]; do \"$STAMP\" "
                                 "\"$LOG\" beat k 1; sleep 0.02; done"}));
@@ -57,9 +56,9 @@ struct Refused {
   Refused(const Refused&) = delete;
   Refused& operator=(const Refused&) = delete;
 
-  Lie lie;
+  std::string refusal;
   RedisScene scene;
-  std::unique_ptr<LyingRelay> relay;
+  FaultProxy proxy{scene.server.address()};
   std::optional<Process> holder;
   Deadline end{};  ///< of the lease that the server granted
 };
@@ -81,20 +80,20 @@ std::deque<Refused> all_refused(bool goes_on) {
 
 }  // namespace
 
-/// The server executes the renewals, and the relay refuses them: dlock must not count on them.
+/// The server executes the renewals, and the proxy refuses them: dlock must not count on them.
 TEST_CASE("every renewal is refused, whatever the reason: dead before the lease ends, 79") {
   CHECK(unless_machine_stalls([] {
     std::deque<Refused> all = all_refused(true);
     bool in_time = true;
     for (Refused& each : all) {
       const Result result = each.holder->wait();
-      CAPTURE(each.lie.name);
+      CAPTURE(each.refusal);
       CAPTURE(result.err);
       CHECK(result.exit_code == 79);
       CHECK(times(result.err, "dlock: lost k: ") == 1);
       const bool dead =
           tenures(each.scene.log()).back().end_ns < each.end.time_since_epoch().count();
-      if (!dead) MESSAGE("late: " << each.lie.name);
+      if (!dead) MESSAGE("late: " << each.refusal);
       in_time = in_time && dead;
     }
     return in_time;
@@ -105,7 +104,7 @@ TEST_CASE(
     "one renewal is refused, whatever the reason: the next one is not, and the command goes on") {
   std::deque<Refused> all = all_refused(false);
   for (Refused& each : all) {
-    CAPTURE(each.lie.name);
+    CAPTURE(each.refusal);
     // After two renewals, and so beyond the first lease.
     CHECK(eventually([&] {
       return !each.holder->running() ||

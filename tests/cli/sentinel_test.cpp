@@ -154,7 +154,7 @@ TEST_CASE("--replicas: a renewal that too few replicas have does not count, and 
   RedisServer& replica = *scene.fleet.replicas().front();
   Process holder = patient_start(
       [&] {
-        return scene.start({"run", "-v", "-t", "30", "-k", "k", "--replicas", "1", "--", "sh", "-c",
+        return scene.start({"run", "-v", "-t", "18", "-k", "k", "--replicas", "1", "--", "sh", "-c",
                             "\"$STAMP\" \"$LOG\" start k 1; exec sleep 60"});
       },
       [&] { return has_begun(scene); }, "the holder did not begin");

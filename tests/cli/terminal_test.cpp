@@ -31,24 +31,6 @@ class User : public ShellTerminal {
 
 }  // namespace
 
-TEST_CASE("terminal: ^C reaches the command exactly once, with -c and without") {
-  const Place place(Engine::local);
-  for (const std::string how : {"-- sh -c ", "-c "}) {
-    CAPTURE(how);
-    User user(place);
-    user.type("$D run -k a " + how + counts_int + "; echo code-$?");
-    REQUIRE(user.shows("ready"));
-    for (int i = 0; i < 3; ++i) {
-      user.press("\x03");
-      REQUIRE(user.shows("got-int"));
-    }
-    user.press("\x1c");
-    REQUIRE(user.shows("code-9"));
-    CHECK(user.count("got-int\r") == 3);
-    CHECK(place.is_free("a"));
-  }
-}
-
 TEST_CASE("terminal: ^C that ends the command ends the script around it, under run and guard") {
   const Place place(Engine::local);
   for (const std::string shell : {"bash", "sh"}) {
@@ -135,88 +117,6 @@ TEST_CASE(
     CHECK(user.shows("code-0"));
     CHECK(place.is_free("a"));
   });
-}
-
-TEST_CASE("terminal: ^Z for longer than the ttl, then fg: the command is killed at once, 79") {
-  const Place place(Engine::redis);
-  User user(place);
-  user.type(
-      "$D run -k a -t 12s -- sh -c 'trap \"printf ran-%s again\" TERM; echo read\"\"y; "
-      "read x; printf ran-%s again'");
-  REQUIRE(user.shows("ready"));
-  user.press("\x1a");
-  REQUIRE(user.shows("Stopped"));
-  CHECK(place.dlock({"run", "-k", "a", "-w", "40", "--", "true"}).exit_code == 0);
-  user.type("fg; echo code-$?");
-  CHECK(user.shows("code-79"));
-  CHECK(user.count("ran-again") == 0);
-}
-
-TEST_CASE("terminal: an editor opens a file, changes and saves it") {
-  const Place place(Engine::local);
-  struct Editor {
-    std::string program;
-    std::string command;
-    std::string shown;
-    std::vector<std::pair<std::string, std::string>> keys;  ///< and the output after each
-  };
-  const std::vector<Editor> editors{
-      {"nano", "nano -I text", "nano", {{"words\x0f", "Cancel"}, {"\r", "1 line"}, {"\x18", ""}}},
-      {"vim", "vim -u NONE -n text", "~", {{"iwords", "words"}, {"\x1b:wq\r", ""}}}};
-  int found = 0;
-  for (const Editor& editor : editors) {
-    if (run({"sh", "-c", "command -v " + editor.program}).exit_code != 0) continue;
-    CAPTURE(editor.program);
-    ++found;
-    User user(place);
-    user.type("rm -f text; TERM=xterm $D run -k a -- " + editor.command + "; echo code-$?");
-    REQUIRE(user.shows(editor.shown));
-    for (const auto& [keys, then] : editor.keys) {
-      user.press(keys);
-      REQUIRE(user.shows(then));
-    }
-    CHECK(user.shows("code-0"));
-    CHECK(read_file(place.dir() / "text") == "words\n");
-    user.is_back();
-  }
-  if (found == 0) MESSAGE("not run: neither nano nor vim is here");
-}
-
-TEST_CASE("terminal: bash -i has job control") {
-  const Place place(Engine::local);
-  User user(place);
-  user.type("$D run -k a -- bash --norc --noprofile --noediting -i; echo code-$?");
-  user.type("echo inner-$((1+1))");
-  REQUIRE(user.shows("inner-2"));
-  user.type("sleep 100 &");
-  user.type("jobs; echo listed-$((1+1))");
-  CHECK(user.shows("Running"));
-  REQUIRE(user.shows("listed-2"));
-  user.type("fg");
-  REQUIRE(user.in_front("sleep"));
-  user.press("\x1a");
-  REQUIRE(user.shows("Stopped"));
-  user.type("fg");
-  REQUIRE(user.in_front("sleep"));
-  user.press("\x03");
-  REQUIRE(user.in_front("bash"));
-  user.type("echo after-$?; exit 3");
-  CHECK(user.shows("after-130"));
-  CHECK(user.shows("code-3"));
-  CHECK(user.count("no job control") == 0);
-  CHECK(place.is_free("a"));
-}
-
-TEST_CASE("terminal: the command hears of a new window size, and sees it") {
-  const Place place(Engine::local);
-  User user(place);
-  user.type(
-      "$D run -k a -- sh -c 'sleep 60 & trap \"kill $!; stty size; exit\" WINCH; echo read\"\"y; "
-      "until wait; do :; done'");
-  REQUIRE(user.shows("ready"));
-  user.resize(123);
-  CHECK(user.shows("24 123"));
-  user.is_back();
 }
 
 TEST_CASE("terminal: in a pipeline with less, less has its keys and nobody is stopped") {

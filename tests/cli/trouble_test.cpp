@@ -36,18 +36,6 @@ TEST_CASE("a key that was thrown out of our hands while we waited for another is
   });
 }
 
-TEST_CASE("a signal of any kind reaches the command, and dlock stays with it") {
-  const Place place(Engine::local);
-  for (const int number : {SIGPWR, SIGVTALRM, SIGIO, SIGXCPU, SIGRTMIN + 3}) {
-    CAPTURE(number);
-    Process run = place.start({"run", "-k", "k", "--", "sh", "-c", "echo in; exec sleep 60"});
-    REQUIRE(eventually([&] { return run.out() == "in\n"; }));
-    run.signal(number);
-    CHECK(run.wait().signal == number);
-    CHECK(place.is_free("k"));
-  }
-}
-
 TEST_CASE("a holder without file descriptors to spare goes on holding") {
   on_each_engine([](const Place& place) {
     for (const int most : {10, 11, 12, 13}) {
@@ -105,21 +93,6 @@ TEST_CASE("a file size limit is told, and nothing dies of it") {
     CHECK(holds(result.out, "File too large"));
   }
   CHECK(place.dlock({"release", "-k", "k", "--token", token}).exit_code == 0);
-}
-
-TEST_CASE(
-    "two waiters that stand still at the head cost the others two short leases, not a long one") {
-  const Place place(Engine::redis);
-  const std::string token = place.acquired("k");
-  std::list<Process> waiters;
-  for (std::size_t i = 0; i < 3; ++i) {
-    waiters.push_back(place.start({"run", "-k", "k", "--", "true"}));
-    REQUIRE(eventually([&] { return place.waiters("k") == i + 1; }));
-  }
-  waiters.front().signal(SIGSTOP);
-  std::next(waiters.begin())->signal(SIGSTOP);
-  REQUIRE(place.dlock({"release", "-k", "k", "--token", token}).exit_code == 0);
-  CHECK(waiters.back().wait(milliseconds(15'000)).exit_code == 0);
 }
 
 TEST_CASE("release and renew go through all keys, whatever is wrong with one") {

@@ -90,23 +90,6 @@ TEST_CASE("waiting: -w gives up with 75 in time, having said so when it began") 
   });
 }
 
-TEST_CASE(
-    "waiting: twenty with -w give up with 75, none before its time, and none is left queued") {
-  on_each_engine([](const Place& place) {
-    const auto holder = place.hold("a");
-    std::vector<Process> all;
-    for (int i = 0; i < 20; ++i)
-      all.push_back(place.start({"run", "-k", "a", "-w", "3", "--", "true"}));
-    for (Process& each : all) {
-      const auto result = each.wait();
-      CAPTURE(result.err);
-      CHECK(result.exit_code == 75);
-      CHECK(result.duration >= milliseconds(3000));
-    }
-    CHECK(place.waiters("a") == 0);
-  });
-}
-
 TEST_CASE("waiting: what is said on giving up is not older than that moment") {
   on_each_engine([](const Place& place) {
     long age = 0;
@@ -177,21 +160,6 @@ TEST_CASE("waiting: a stderr that nobody reads keeps no lock from others when on
   });
 }
 
-TEST_CASE("waiting: first come, first served") {
-  on_each_engine([](const Place& place) {
-    auto holder = place.hold("a");
-    std::vector<Process> waiters;
-    for (std::size_t i = 0; i < 5; ++i) {
-      waiters.push_back(place.start_shell(R"("$D" run -q -k a -- sh -c 'echo )" +
-                                          std::to_string(i) + " >>order'"));
-      REQUIRE(eventually([&] { return place.waiters("a") == i + 1; }));
-    }
-    holder.signal(SIGTERM);
-    for (auto& each : waiters) CHECK(each.wait().exit_code == 0);
-    CHECK(read_file(place.dir() / "order") == "0\n1\n2\n3\n4\n");
-  });
-}
-
 TEST_CASE("waiting: a signal ends it as it ends any program, and leaves nothing queued") {
   on_each_engine([](const Place& place) {
     const auto holder = place.hold("a");
@@ -251,30 +219,6 @@ TEST_CASE("waiting: a signal without a name ends it like any other, and the stat
   });
 }
 
-TEST_CASE("waiting: killed waiters delay nobody") {
-  on_each_engine([](const Place& place) {
-    auto holder = place.hold("a");
-    std::vector<Process> doomed;
-    for (std::size_t i = 0; i < 3; ++i) {
-      doomed.push_back(place.start({"run", "-k", "a", "--", "true"}));
-      REQUIRE(eventually([&] { return place.waiters("a") == i + 1; }));
-    }
-    auto last = place.start({"run", "-k", "a", "--", "echo", "ran"});
-    REQUIRE(eventually([&] { return place.waiters("a") == 4; }));
-    for (auto& each : doomed) {
-      each.kill_all();
-      each.wait();
-    }
-    // Redis may learn of their end after the release.
-    const auto listening = [&] {
-      return place.server().command({"PUBSUB", "CHANNELS", "*"}).items.size();
-    };
-    if (!place.is_local()) REQUIRE(eventually([&] { return listening() == 1; }));
-    holder.signal(SIGTERM);
-    CHECK(last.wait(stretched(milliseconds(5000))).out == "ran\n");
-  });
-}
-
 TEST_CASE("waiting: -E changes 75 and nothing else") {
   on_each_engine([](const Place& place) {
     {
@@ -315,18 +259,6 @@ TEST_CASE("waiting: readers are in together, a writer is alone") {
     reader.wait();
     other.wait();
     const auto writer = place.hold("a");
-    CHECK(try_run(place, {"-k", "a", "-s"}).exit_code == 75);
-  });
-}
-
-TEST_CASE("waiting: --limit N lets N in, and the smallest limit of all counts") {
-  on_each_engine([](const Place& place) {
-    const auto first = place.hold("a", {"--limit", "3"});
-    const auto second = place.hold("a", {"--limit", "3"});
-    CHECK(try_run(place, {"-k", "a", "--limit", "2"}).exit_code == 75);
-    CHECK(try_run(place, {"-k", "a", "-s"}).exit_code == 0);
-    const auto third = place.hold("a", {"--limit", "3"});
-    CHECK(try_run(place, {"-k", "a", "--limit", "3"}).exit_code == 75);
     CHECK(try_run(place, {"-k", "a", "-s"}).exit_code == 75);
   });
 }
@@ -386,16 +318,6 @@ bool wait_ends_in_time() {
 
 TEST_CASE("waiting: -w ends in time also where the server falls silent meanwhile, 69") {
   CHECK(in_one_of(3, wait_ends_in_time));
-}
-
-TEST_CASE("waiting: users of the same keys in any order do not dead-lock") {
-  on_each_engine([](const Place& place) {
-    const std::string loop = R"(for i in 1 2 3 4 5 6 7 8 9 10; do "$D" run -q -w 20 )";
-    auto one = place.start_shell(loop + "-k a -k b -- true || exit; done");
-    auto two = place.start_shell(loop + "-k b -k a -- true || exit; done");
-    CHECK(one.wait().exit_code == 0);
-    CHECK(two.wait().exit_code == 0);
-  });
 }
 
 /// The time from a release to the end of the next waiter's command. It cannot renew its lease, as

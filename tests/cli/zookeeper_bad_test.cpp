@@ -177,27 +177,6 @@ TEST_CASE("zookeeper: a user's nodes are closed to others, and a password elsewh
   CHECK(!holds(far.err, "pw-of-it"));
 }
 
-TEST_CASE("zookeeper: a record of a newer dlock, or of none, is left alone") {
-  if (is_missing<ZooKeeperServers>()) return;
-  ZooKeeperServers& zookeeper = one_zookeeper();
-  CHECK(run_at(zookeeper.url()).exit_code == 0);
-  zookeeper.ask(creation_of("/dlock/k:a"));
-  const auto with_value = [&](const std::string& value) {
-    zookeeper.ask({Kind::set, "/dlock/k:a", value, {}});
-    const auto result = run_at(zookeeper.url());
-    CHECK(is_one_message(result.err));
-    return result.exit_code;
-  };
-  CHECK(with_value("hello") == 65);
-  CHECK(with_value("") == 65);
-  CHECK(with_value("ends 1\ndlock-record 1\nwhatever\n") == 65);
-  zookeeper.ask(creation_of("/dlock/k:a/i-1"));
-  CHECK(with_value("ends 1\ndlock-record 2\nwhatever\n") == 65);
-  CHECK(dlock_at(zookeeper.url(), {"inspect"}).exit_code == 0);
-  CHECK(zookeeper.ask({Kind::get, "/dlock/k:a", "", {}}).data ==
-        "ends 1\ndlock-record 2\nwhatever\n");
-}
-
 TEST_CASE("zookeeper: keys of all kinds of bytes are keys there, too") {
   if (is_missing<ZooKeeperServers>()) return;
   const std::string url = one_zookeeper().url();

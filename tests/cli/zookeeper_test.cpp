@@ -13,56 +13,21 @@
 namespace dlock::test {
 namespace {
 
-TEST_CASE("zookeeper: a lock is taken, renewed, seen and released by commands of their own") {
+TEST_CASE("zookeeper: locks, latches and guards live there, and fences count its changes") {
   if (is_missing<ZooKeeperServers>()) return;
   ZooKeeperServers& zookeeper = one_zookeeper();
   const std::string url = zookeeper.url();
-  const auto taken = dlock_at(url, {"acquire", "-k", "a", "-t", "60s"});
-  REQUIRE(taken.exit_code == 0);
-  const std::string token = taken.out.substr(0, taken.out.size() - 1);
-  CHECK(dlock_at(url, {"run", "-n", "-k", "a", "--", "true"}).exit_code == 75);
-  CHECK(holds(dlock_at(url, {"inspect"}).out, "a "));
-  CHECK(dlock_at(url, {"renew", "-k", "a", "--token", token, "-t", "90s"}).exit_code == 0);
-  const auto left = state_at(url, "a")["holders"][0]["lease_left_ms"].get<int>();
-  CHECK(left > 60'000);
-  CHECK(left <= 90'000);
-  CHECK(dlock_at(url, {"release", "-k", "a", "--token", token}).exit_code == 0);
-  CHECK(dlock_at(url, {"renew", "-k", "a", "--token", token}).exit_code == 79);
-  CHECK(run_at(url).exit_code == 0);
+  const auto fence = [&] {
+    const auto ran = dlock_at(url, {"run", "-k", "a", "--", "sh", "-c", "echo $DLOCK_FENCE"});
+    return std::stoll(ran.out);
+  };
+  const auto one = fence(), two = fence();
+  CHECK(one > 0);
+  CHECK(two > one);
+  CHECK(two < 100'000'000'000);
   // A free key leaves nothing: its fence needs no memory there.
   CHECK(zookeeper.nodes() == std::vector<std::string>{"/dlock", "/dlock/clock"});
-}
-
-TEST_CASE(
-    "zookeeper: a waiter is woken by the release, and by the end of a dead holder's session") {
-  if (is_missing<ZooKeeperServers>()) return;
-  const std::string url = one_zookeeper().url();
-  CommandInside first(url, {"-t", "9s"});
-  Process waiter = start_dlock({"run", "-w", "90", "-k", "a", "--", "echo", "second"}, at(url));
-  REQUIRE(eventually([&] { return waiters(url) == 1; }));
-  first.end();
-  auto result = waiter.wait(milliseconds(90'000));
-  CHECK(result.out == "second\n");
-  CHECK(result.duration < std::chrono::seconds(24));
-  CommandInside second(url, {"-t", "9s"});
-  Process next = start_dlock({"run", "-w", "90", "-k", "a", "--", "echo", "third"}, at(url));
-  REQUIRE(eventually([&] { return waiters(url) == 1; }));
-  second.process.kill_all();
-  result = next.wait(milliseconds(90'000));
-  CHECK(result.out == "third\n");
-  // On its own the waiter would look after 25 s.
-  CHECK(result.duration < std::chrono::seconds(24));
-}
-
-TEST_CASE("zookeeper: a dead waiter is passed over") {
-  if (is_missing<ZooKeeperServers>()) return;
-  const std::string url = one_zookeeper().url();
-  CommandInside holder(url);
-  Process dead = queued_at(url, 1, {"-t", "9s", "--", "true"});
-  Process living = queued_at(url, 2, {"-t", "9s", "--", "echo", "in"});
-  dead.kill_all();
-  holder.end();
-  CHECK(living.wait(milliseconds(90'000)).out == "in\n");
+  check_all_commands_at(url);
 }
 
 TEST_CASE("zookeeper: a hold outlives its session, and its next renewal puts its child back") {
@@ -107,17 +72,6 @@ TEST_CASE(
   CHECK(late.out == "");
 }
 
-TEST_CASE("zookeeper: an evicted holder says who evicted it, and stops its command") {
-  if (is_missing<ZooKeeperServers>()) return;
-  const std::string url = one_zookeeper().url();
-  CommandInside holder(url, {"-t", "15s"});
-  CHECK(dlock_at(url, {"release", "--force", "-k", "a", "--reason", "stuck"}).exit_code == 0);
-  CHECK(run_at(url).exit_code == 0);
-  const auto ended = holder.process.wait(milliseconds(60'000));
-  CHECK(ended.exit_code == 79);
-  CHECK(holds(ended.err, "stuck"));
-}
-
 TEST_CASE("zookeeper: a job keeps its lock while the leader is killed, and another elected") {
   if (is_missing<ZooKeeperServers>()) return;
   ZooKeeperServers zookeeper({3, milliseconds(200), {}});
@@ -155,32 +109,6 @@ TEST_CASE("zookeeper: a holder that is left with a minority stops its command in
   if (is_missing<ZooKeeperServers>()) return;
   // On a busy machine, a renewal may just be late, but not every time.
   CHECK(in_one_of(3, zookeeper_holder_tries_alone));
-}
-
-TEST_CASE("zookeeper: latches and guards live there as well, and fences count its changes") {
-  if (is_missing<ZooKeeperServers>()) return;
-  const std::string url = one_zookeeper().url();
-  CHECK(dlock_at(url, {"latch", "open", "-k", "l", "--count", "2", "-t", "60s"}).exit_code == 0);
-  Process waiting = start_dlock({"latch", "wait", "-k", "l", "-w", "60s"}, at(url));
-  CHECK(dlock_at(url, {"latch", "arrive", "-k", "l", "--by", "x"}).exit_code == 0);
-  CHECK(dlock_at(url, {"latch", "arrive", "-k", "l", "--by", "x"}).exit_code == 0);
-  CHECK(waiting.running());
-  CHECK(dlock_at(url, {"latch", "arrive", "-k", "l", "--by", "y"}).exit_code == 0);
-  CHECK(waiting.wait(milliseconds(60'000)).exit_code == 0);
-  const auto guarded = [&](const std::string& fence) {
-    return dlock_at(url, {"guard", "--state-key", "r", "--fence", fence, "true"}).exit_code;
-  };
-  CHECK(guarded("7") == 0);
-  CHECK(guarded("6") != 0);
-  CHECK(guarded("8") == 0);
-  const auto fence = [&] {
-    const auto told = dlock_at(url, {"run", "-k", "a", "--", "sh", "-c", "echo $DLOCK_FENCE"});
-    return std::stoll(told.out);
-  };
-  const auto one = fence(), two = fence();
-  CHECK(one > 0);
-  CHECK(two > one);
-  CHECK(two < 100'000'000'000);
 }
 
 TEST_CASE("zookeeper: the command inherits no descriptor of dlock's, also after dead servers") {

@@ -216,33 +216,6 @@ void a_request_held_up_on_the_way_grants_nothing(const Cluster& cluster) {
   CHECK(state_of(*watcher, way.claim.key.text).holders.empty());
 }
 
-/// Each master gets its third of copies of a real hold.
-void ten_thousand_locks_are_inspected_soon(const Cluster& cluster) {
-  constexpr int locks = slower > 1 ? 2'000 : 10'000;
-  const auto store = cluster.open();
-  const Claim model = claim_on(Cluster::key_of(0));
-  granted(*store, model);
-  const std::string hold =
-      cluster.node(0).command({"HGET", "dlock:{" + model.key.text + "}", model.token.text}).text;
-  std::vector<std::vector<Request>> of_master(3);
-  for (int i = 0; i < locks; ++i) {
-    const std::string key = "job-" + std::to_string(i);
-    of_master.at(Cluster::master_of(key)).push_back({"HSET", "dlock:{" + key + "}", "token", hold});
-  }
-  for (std::size_t i = 0; i < 3; ++i) {
-    Endpoint endpoint = tcp_at(cluster.node(i).port());
-    endpoint.password = cluster.target().seeds.front().password;
-    RedisConnection(std::make_unique<FixedEndpoint>(endpoint)).exchange(of_master[i], soon());
-  }
-  const auto begun = BootClock::now();
-  const auto states = cluster.open()->inspect({{}, {"job-*"}}, for_ms(30'000));
-  const auto took = std::chrono::floor<milliseconds>(BootClock::now() - begun);
-  MESSAGE(locks << " locks on three masters inspected in " << took.count() << " ms");
-  CHECK(states.size() == locks);
-  CHECK(took < stretched(milliseconds(4000)));
-  for (std::size_t i = 0; i < 3; ++i) cluster.node(i).command({"FLUSHALL"});
-}
-
 void it_waits_for_a_slot_that_nobody_has(const Cluster& cluster) {
   const std::string key = Cluster::key_of(0, 2);
   const std::string slot = std::to_string(Cluster::slot_of(key));
@@ -284,7 +257,6 @@ TEST_CASE("a Cluster: every key is had at the node of its slot, also while the s
   the_dead_are_passed_over_where_they_joined(cluster);
   a_release_that_went_unanswered_is_done(cluster);
   a_request_held_up_on_the_way_grants_nothing(cluster);
-  ten_thousand_locks_are_inspected_soon(cluster);
   it_waits_for_a_slot_that_nobody_has(cluster);
 }
 

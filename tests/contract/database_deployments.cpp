@@ -95,11 +95,9 @@ class InMariaDb final : public InDatabase {
   MariaDbPlace place_;
 };
 
-/// An etcd with this number of members.
+/// An etcd with three members.
 class InEtcd final : public InDatabase {
  public:
-  explicit InEtcd(int members) : servers_({members, {}, {}}) {}
-
   StorePtr open() override { return etcd_store(servers_.endpoints()); }
   void freeze(const LockKey&) override {
     for (std::size_t i = 0; i < servers_.size(); ++i) servers_.stop(i);
@@ -125,14 +123,12 @@ class InEtcd final : public InDatabase {
   void reset() override { servers_.clear(); }
 
  private:
-  EtcdServers servers_;
+  EtcdServers servers_{{3, {}, {}}};
 };
 
+/// An ensemble of three servers. One that a busy machine stalls for less than 30 s stays in it.
 class InZooKeeper final : public InDatabase {
  public:
-  /// A server that a busy machine stalls for less than 30 s stays in the ensemble.
-  explicit InZooKeeper(int servers) : servers_({servers, milliseconds(100), {"syncLimit=300"}}) {}
-
   StorePtr open() override {
     return std::make_unique<CasStore>(
         std::make_unique<ZooKeeperBackend>(servers_.endpoints(), "zk://of-the-test", "",
@@ -165,18 +161,8 @@ class InZooKeeper final : public InDatabase {
  private:
   /// An idle client sends no heartbeats, and on a busy machine it may be idle that long.
   const milliseconds session_ = std::min(stretched(milliseconds(4000)), milliseconds(12'000));
-  ZooKeeperServers servers_;
+  ZooKeeperServers servers_{{3, milliseconds(100), {"syncLimit=300"}}};
 };
-
-PostgresPlace postgres(bool by_tcp) {
-  const auto server = std::make_shared<PostgresServer>(PostgresOptions{by_tcp, {}, ""});
-  return {server, *server, by_tcp ? server->tcp_url("postgres") : server->url()};
-}
-
-MariaDbPlace mariadb(bool by_tcp) {
-  const auto server = std::make_shared<MariaDbServer>();
-  return {server, *server, server->address(by_tcp)};
-}
 
 template <typename Server>
 struct DatabaseUnderTls {
@@ -194,13 +180,13 @@ MariaDbPlace mariadb_under_tls() {
   return {place, place->database.server, place->database.address(place->ca.file())};
 }
 
-PostgresPlace pooled_postgres(const std::string& mode, int sessions) {
+/// Behind a pooler that lends a session for each transaction, and has few.
+PostgresPlace pooled_postgres() {
   struct Pooled {
-    Pooled(const std::string& mode, int sessions) : pooler(server, mode, sessions) {}
-    PostgresServer server;
-    PgBouncer pooler;
+    PostgresServer server{};
+    PgBouncer pooler{server, "transaction", 4};
   };
-  const auto place = std::make_shared<Pooled>(mode, sessions);
+  const auto place = std::make_shared<Pooled>();
   return {place, place->server, place->pooler.url(), true};
 }
 
@@ -212,44 +198,21 @@ struct Recipe {
 };
 
 const std::map<std::string, Recipe>& recipes() {
-  const auto in_postgres = [](const std::function<PostgresPlace()>& place) {
-    return [place] { return std::make_shared<InPostgres>(place()); };
-  };
-  const auto in_mariadb = [](const std::function<MariaDbPlace()>& place) {
-    return [place] { return std::make_shared<InMariaDb>(place()); };
-  };
-  // A waiting client keeps its session, and one test has twenty waiters.
-  constexpr int a_session_each = 100;
-  constexpr int few_for_all = 4;
   static const std::map<std::string, Recipe> all{
       {"postgres",
-       {"postgresql", PostgresServer::is_installed, in_postgres([] { return postgres(false); })}},
-      {"postgres-tcp",
-       {"postgresql", PostgresServer::is_installed, in_postgres([] { return postgres(true); })}},
-      {"postgres-tls",
-       {"postgresql", PostgresServer::is_installed, in_postgres(postgres_under_tls)}},
-      {"pgbouncer-session", {"pgbouncer", PgBouncer::is_installed, in_postgres([] {
-                               return pooled_postgres("session", a_session_each);
-                             })}},
-      {"pgbouncer-transaction", {"pgbouncer", PgBouncer::is_installed, in_postgres([] {
-                                   return pooled_postgres("transaction", few_for_all);
-                                 })}},
+       {"postgresql", PostgresServer::is_installed,
+        [] { return std::make_shared<InPostgres>(postgres_under_tls()); }}},
+      {"pgbouncer",
+       {"pgbouncer", PgBouncer::is_installed,
+        [] { return std::make_shared<InPostgres>(pooled_postgres()); }}},
       {"mariadb",
-       {"mariadb-server", MariaDbServer::is_installed, in_mariadb([] { return mariadb(false); })}},
-      {"mariadb-tcp",
-       {"mariadb-server", MariaDbServer::is_installed, in_mariadb([] { return mariadb(true); })}},
-      {"mariadb-tls",
-       {"mariadb-server", MariaDbServer::is_installed, in_mariadb(mariadb_under_tls)}},
+       {"mariadb-server", MariaDbServer::is_installed,
+        [] { return std::make_shared<InMariaDb>(mariadb_under_tls()); }}},
       {"etcd",
-       {"etcd-server", EtcdServers::is_installed, [] { return std::make_shared<InEtcd>(1); }}},
-      {"etcd-cluster",
-       {"etcd-server", EtcdServers::is_installed, [] { return std::make_shared<InEtcd>(3); }}},
-      {"zookeeper",
-       {"zookeeper", ZooKeeperServers::is_installed,
-        [] { return std::make_shared<InZooKeeper>(1); }}},
-      {"zookeeper-ensemble", {"zookeeper", ZooKeeperServers::is_installed, [] {
-                                return std::make_shared<InZooKeeper>(3);
-                              }}}};
+       {"etcd-server", EtcdServers::is_installed, [] { return std::make_shared<InEtcd>(); }}},
+      {"zookeeper", {"zookeeper", ZooKeeperServers::is_installed, [] {
+                       return std::make_shared<InZooKeeper>();
+                     }}}};
   return all;
 }
 

@@ -7,11 +7,9 @@
 
 namespace dlock::test {
 
-/// A database without a table of locks: PostgreSQL as `postgres`, `postgres-tcp`, `postgres-tls`,
-/// or behind a PgBouncer as `pgbouncer-session`, `pgbouncer-transaction`; MariaDB as `mariadb`,
-/// `mariadb-tcp`, `mariadb-tls`; etcd as `etcd`, or with three members as `etcd-cluster`; ZooKeeper
-/// as `zookeeper`, or with three servers as `zookeeper-ensemble`. Null for any other name. Error if
-/// the server is not installed. All tests of a process share one.
+/// An engine without any lock: `postgres` or `mariadb` under TLS, `pgbouncer` in front of
+/// PostgreSQL, or `etcd` or `zookeeper` with three servers. Null for any other name. Error if the
+/// server is not installed. All tests of a process share one.
 std::shared_ptr<Deployment> database_deployment(const std::string& name);
 
 }  // namespace dlock::test

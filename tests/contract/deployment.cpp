@@ -25,16 +25,11 @@ namespace {
 
 class OneServer final : public RedisDeployment {
  public:
-  explicit OneServer(bool by_tcp = false) : by_tcp_(by_tcp), server_({by_tcp, false, "", {}, {}}) {}
-
-  StorePtr open() override {
-    return redis_store(endpoint_at(by_tcp_ ? Address{"", server_.port()} : server_.address()));
-  }
+  StorePtr open() override { return redis_store(endpoint_at(server_.address())); }
   std::vector<RedisServer*> servers() override { return {&server_}; }
   std::vector<RedisServer*> servers_of(const LockKey&) override { return {&server_}; }
 
  private:
-  bool by_tcp_;
   RedisServer server_;
 };
 
@@ -53,34 +48,26 @@ class BehindSentinels final : public RedisDeployment {
   Sentinels fleet_{{1, 3, {}, {}, ""}};
 };
 
+/// A server under TLS, and a user with exactly the rights that `dlock doctor --acl` prints.
 class UnderTls final : public RedisDeployment {
  public:
-  StorePtr open() override { return redis_store(redis_.endpoint()); }
-  std::vector<RedisServer*> servers() override { return {&redis_.server}; }
-  std::vector<RedisServer*> servers_of(const LockKey&) override { return {&redis_.server}; }
-
- private:
-  TlsRedis redis_;
-};
-
-/// A user with exactly the rights that `dlock doctor --acl` prints.
-class Restricted final : public RedisDeployment {
- public:
-  Restricted() {
+  UnderTls() {
     endpoint_.user = "dlock";
     endpoint_.password = "pw";
     std::istringstream line(acl_line(DoctorOptions{}, endpoint_));
     std::vector<std::string> words;
     for (std::string word; line >> word;) words.push_back(word == ">PASSWORD" ? ">pw" : word);
-    if (server_.command(words).text != "OK") throw Error(ErrorKind::bug, "ACL: " + line.str());
+    if (redis_.server.command(words).text != "OK") {
+      throw Error(ErrorKind::bug, "ACL: " + line.str());
+    }
   }
   StorePtr open() override { return redis_store(endpoint_); }
-  std::vector<RedisServer*> servers() override { return {&server_}; }
-  std::vector<RedisServer*> servers_of(const LockKey&) override { return {&server_}; }
+  std::vector<RedisServer*> servers() override { return {&redis_.server}; }
+  std::vector<RedisServer*> servers_of(const LockKey&) override { return {&redis_.server}; }
 
  private:
-  RedisServer server_;
-  Endpoint endpoint_ = endpoint_at(server_.address());
+  TlsRedis redis_;
+  Endpoint endpoint_ = redis_.endpoint();
 };
 
 class OnCluster final : public RedisDeployment {
@@ -173,9 +160,7 @@ std::shared_ptr<Deployment> new_deployment() {
   const char* variable = std::getenv("DLOCK_TEST_DEPLOYMENT");
   const std::string name = variable == nullptr ? "" : variable;
   if (name.empty()) return std::make_shared<OneServer>();
-  if (name == "tcp") return std::make_shared<OneServer>(true);
   if (name == "tls") return shared<UnderTls>();
-  if (name == "acl") return shared<Restricted>();
   if (name == "sentinel") return shared<BehindSentinels>();
   if (name == "cluster") return shared<OnCluster>();
   if (name == "quorum") return shared<Quorum>();

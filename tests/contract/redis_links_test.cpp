@@ -175,42 +175,6 @@ TEST_CASE("a client that is broken off while it waits for replicas releases at o
   CHECK(BootClock::now() - broken_off < std::chrono::seconds(15));
 }
 
-TEST_CASE("a server that always has more is left at the deadline") {
-  const std::string refused = request({"refused", "held", "1", "0", "1", "0", "1", "1", "1"});
-  bool grants = true;
-  FakeServer server([&, pages = 1000](const std::vector<std::string>& words) mutable {
-    if (words.front() == "SCAN") {
-      return say("*2\r\n+" + std::to_string(++pages) + "\r\n*0\r\n");
-    }
-    if (words.front() != "EVALSHA") return say("+OK\r\n");
-    if (std::find(words.begin(), words.end(), "tidy") != words.end()) {
-      return say("$8\r\ntidied 1\r\n");
-    }
-    return say(grants ? "$11\r\ngranted 1 1\r\n" : refused);
-  });
-  RedisStore store(std::make_unique<FixedEndpoint>(endpoint_at(server.address())), RedisTerms{});
-  const auto brief = [] { return CallOptions{later(BootClock::now(), milliseconds(300)), -1}; };
-  // On a busy machine, even the first answer may come too late.
-  CHECK(eventually([&] {
-    try {
-      return std::holds_alternative<Grant>(store.acquire(claim_on("k"), {}, brief()));
-    } catch (const Error&) {
-      return false;
-    }
-  }));
-  grants = false;
-  // The deadline may come while the client waits for another answer.
-  const auto is_left = [&] {
-    try {
-      return std::holds_alternative<Refusal>(store.acquire(claim_on("k"), {}, brief()));
-    } catch (const Error& error) {
-      return error.kind() == ErrorKind::unavailable;
-    }
-  };
-  CHECK(is_left());
-  CHECK_THROWS_AS(store.inspect({{}, {"*"}}, brief()), Error);
-}
-
 TEST_CASE("an answer that comes drop by drop is given up at the deadline, and when interrupted") {
   Address address;
   const Fd listener = listen_at(address);

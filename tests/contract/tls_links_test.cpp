@@ -33,14 +33,6 @@ bool has(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("tls: what arrives byte by byte is understood") {
-  TlsRedis redis;
-  FaultProxy proxy(Address{"", redis.server.tls_port()}, true);
-  proxy.one_byte_chunks(true);
-  RedisConnection connection(route_to(redis.endpoint(proxy.address().port)));
-  CHECK(ping(connection) == "PONG");
-}
-
 TEST_CASE("tls: a connection cut at any byte is trouble that is told, and never a reply") {
   TlsRedis redis;
   FaultProxy proxy(Address{"", redis.server.tls_port()}, true);

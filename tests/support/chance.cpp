@@ -16,11 +16,6 @@ int runs_of_this_test(int usually) {
   return given != nullptr ? std::stoi(given) : usually;
 }
 
-std::chrono::seconds length_of_this_run(std::chrono::seconds usually) {
-  const char* given = std::getenv("DLOCK_TEST_SECONDS");
-  return given != nullptr ? std::chrono::seconds(std::stoi(given)) : usually;
-}
-
 milliseconds Chance::between(milliseconds least, milliseconds most) {
   return least + milliseconds(up_to(static_cast<int>((most - least).count())));
 }

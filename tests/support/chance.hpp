@@ -14,9 +14,6 @@ std::uint64_t seed_of_this_run();
 /// How often a test repeats a random step: DLOCK_TEST_RUNS, else `usually`.
 int runs_of_this_test(int usually);
 
-/// How long a test without a natural end runs: DLOCK_TEST_SECONDS, else `usually`.
-std::chrono::seconds length_of_this_run(std::chrono::seconds usually);
-
 /// Random numbers for one thread.
 class Chance {
  public:

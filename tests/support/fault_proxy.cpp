@@ -82,6 +82,14 @@ void FaultProxy::drop_replies(int count) {
   thread_.ask([&] { faults_.drop_replies = count; });
 }
 
+void FaultProxy::refuse_requests(const std::string& error, int spared, int count) {
+  thread_.ask([&] {
+    faults_.refusal = error + "\r\n";
+    faults_.replies_to_spare = spared;
+    faults_.replies_to_refuse = count;
+  });
+}
+
 void FaultProxy::duplicate_request() {
   thread_.ask([&] { ++faults_.duplicate_requests; });
 }

@@ -42,6 +42,8 @@ class FaultProxy {
   void delay(Direction direction, milliseconds by);
   /// Drops the next `count` replies of the server; published messages do not count.
   void drop_replies(int count);
+  /// After `spared` more replies, sends this error in place of the next `count` of them.
+  void refuse_requests(const std::string& error, int spared, int count);
   /// The next request reaches the server twice; the client gets only the first reply.
   void duplicate_request();
   /// Closes one connection, once, after this many more bytes over all connections.

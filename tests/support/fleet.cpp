@@ -30,7 +30,7 @@ Fleet::Member::Member(const FleetOptions& options, std::size_t i)
     : keeping(i < options.keeping.size() ? options.keeping[i] : Keeping::nothing),
       clock(has(options.clocked, i) ? std::make_unique<ShimClock>(true) : nullptr),
       server(options_for(keeping, clock.get())),
-      proxy(server.address(), has(options.on_port, i)) {
+      proxy(server.address()) {
   // A server in use for an hour was recorded as durable before it is killed for the first time.
   if (options.old) record_process_of(server, std::chrono::hours(1), keeping == Keeping::aof_always);
 }

@@ -20,7 +20,6 @@ struct FleetOptions {
   std::size_t servers = 5;
   std::vector<Keeping> keeping{};      ///< by server; those left out keep nothing
   std::vector<std::size_t> clocked{};  ///< these have a running wall clock of their own
-  std::vector<std::size_t> on_port{};  ///< these have a proxy with TCP, for resets
   /// The servers vote at once, as after an hour of use; else they are new.
   bool old = true;
   /// Clients connect without proxies if a test needs no link faults. The proxies run in the test's
@@ -36,9 +35,7 @@ class Fleet {
   std::size_t size() const { return members_.size(); }
   RedisServer& server(std::size_t i) const { return members_[i]->server; }
   FaultProxy& proxy(std::size_t i) const { return members_[i]->proxy; }
-  bool has_clock(std::size_t i) const { return members_[i]->clock != nullptr; }
   ShimClock& clock(std::size_t i) const { return *members_[i]->clock; }
-  Keeping keeping(std::size_t i) const { return members_[i]->keeping; }
   /// The URLs of the proxies.
   std::vector<std::string> urls() const;
   /// The URLs of the servers.

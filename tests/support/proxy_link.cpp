@@ -92,6 +92,7 @@ void ProxyLink::take(Direction direction, std::string message) {
   if (is_request) ++traffic_.requests;
   const bool dropped = !is_request && is_dropped(message);
   if (dropped || way.mode == Pipe::Mode::black_hole) return;
+  if (!is_request && is_refused(message)) message = faults_.refusal;
   const Deadline due = later(BootClock::now(), faults_.delay[index(direction)]);
   if (is_request) ++sent_;
   if (is_request && faults_.duplicate_requests > 0) {
@@ -108,6 +109,12 @@ bool ProxyLink::is_dropped(std::string_view reply) {
   if (faults_.drop_replies == 0) return false;
   --faults_.drop_replies;
   return true;
+}
+
+bool ProxyLink::is_refused(std::string_view reply) {
+  if (faults_.refusal.empty() || is_published(reply)) return false;
+  if (faults_.replies_to_spare-- > 0) return false;
+  return faults_.replies_to_refuse-- > 0;
 }
 
 void ProxyLink::forward(Direction direction) {

@@ -24,6 +24,9 @@ struct Faults {
   milliseconds delay[2] = {milliseconds(0), milliseconds(0)};
   std::optional<std::size_t> close_after[2];
   int drop_replies = 0;
+  std::string refusal;       ///< sent in place of replies
+  int replies_to_spare = 0;  ///< before the first of them
+  int replies_to_refuse = 0;
   int duplicate_requests = 0;
   bool one_byte_chunks = false;
 };
@@ -75,6 +78,7 @@ class ProxyLink {
   void split(Direction direction);
   void take(Direction direction, std::string message);
   bool is_dropped(std::string_view reply);
+  bool is_refused(std::string_view reply);
   void forward(Direction direction);
   std::size_t writable_now(Direction direction) const;
   void write_out(Direction direction);

@@ -2,20 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <thread>
-#include <vector>
 
 #include "base/clock.hpp"
 #include "base/wait.hpp"
 
 namespace dlock::test {
-
-/// A time in which the machine did not run a thread that was ready.
-struct Stall {
-  Deadline from;
-  Deadline to;
-};
 
 /// A thread that wakes a hundred times a second and records how late it was, to tell whether the
 /// machine stalled while this object lived.
@@ -37,31 +29,18 @@ class StallWitness {
     return std::max(longest_.load(), late);
   }
 
-  /// The stalls of 50 ms and more, in order.
-  std::vector<Stall> stalls() const {
-    const std::lock_guard guard(mutex_);
-    return stalls_;
-  }
-
  private:
   void watch() {
-    for (; !sleep_until(due_, end_.fd()); due_ = next()) note({due_, BootClock::now()});
-  }
-  void note(const Stall& stall) {
-    constexpr milliseconds worth_noting{50};
-    const std::chrono::nanoseconds late = stall.to - stall.from;
-    longest_ = std::max(longest_.load(), late);
-    if (late < worth_noting) return;
-    const std::lock_guard guard(mutex_);
-    stalls_.push_back(stall);
+    for (; !sleep_until(due_, end_.fd()); due_ = next()) {
+      const std::chrono::nanoseconds late = BootClock::now() - due_.load();
+      longest_ = std::max(longest_.load(), late);
+    }
   }
   static Deadline next() { return later(BootClock::now(), milliseconds(10)); }
 
   Event end_;
   std::atomic<std::chrono::nanoseconds> longest_{};
   std::atomic<Deadline> due_{next()};
-  mutable std::mutex mutex_;  ///< guards stalls_
-  std::vector<Stall> stalls_;
   std::thread thread_;  ///< last, as it uses the members above
 };
 

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -17,39 +16,50 @@ namespace dlock {
 /// Names one state of a record; two states of one name never share a version. 0: no such record.
 using Version = std::int64_t;
 
+/// The clients, or the entries of a record, that the engine sees live. Each has an id.
+struct Lives {
+  enum class Of {
+    connections,  ///< of clients: a waiter leaves the queue with its connection
+    sessions,     ///< of other clients: a hold lasts as long as its session, too
+    entries,      ///< an entry lasts as long as its life, whatever the clock says
+  };
+  Of of = Of::connections;
+  std::map<std::string, std::int64_t> ids{};  ///< each with its lease; 0: it has none
+  bool contains(const std::string& id) const { return ids.contains(id); }
+};
+
 /// A record as it was read, and the time of the read by the engine's clock and by ours.
 struct Snapshot {
   std::string text;
   Version version = 0;
-  microseconds clock{0};  ///< of the engine, in the request that read the record
-  Deadline sent{};        ///< before that request went out
-  int connection = 0;     ///< which of the backend's connections it came on, counted from 1
-  /// The open connections, by connection_id(); nothing if the engine cannot tell.
-  std::optional<std::set<std::string>> alive{};
-  /// The lives of the record's entries by name, each with its lease; nothing without CasLeases.
-  std::optional<std::map<std::string, std::int64_t>> lives{};
+  microseconds clock{0};         ///< of the engine, in the request that read the record
+  Deadline sent{};               ///< before that request went out
+  std::optional<Lives> lives{};  ///< nothing: the engine cannot tell
   /// The engine's count of writes, from which fences are made; 0 if it does not count them.
   std::int64_t revision = 0;
-  /// Connections of holders: a hold that names one of them lasts, whatever the clock says. Our own
-  /// connection is left out, because its client knows whether it holds.
-  std::set<std::string> holding{};
-  /// No other client writes the record before the next write() over this snapshot, or abandon().
-  bool reserved = false;
 };
 
 /// A lease of an engine with CasLeases: the lives that are attached to it end with it.
-struct PlaceLease {
+struct EngineLease {
   std::int64_t id = 0;     ///< 0: not granted yet, or expired
   milliseconds asked{0};   ///< 0: not known, because another client asked for it
   milliseconds length{0};  ///< as granted: at least as long as asked for
   Deadline sent{};         ///< before the request that granted it or last renewed it
 };
 
-/// A message to the clients that listen to a channel.
+/// How others see that a client with an entry in a record lives.
+struct OwnLife {
+  bool waits = false;  ///< the client is about to sleep in the queue, and needs messages
+  /// For the entry: where messages reach the client, and after the last dot the id of its life.
+  /// Empty: others cannot see it.
+  std::string address{};
+  EngineLease lease{};  ///< of an engine with CasLeases
+};
+
+/// A message to a waiter, or to all that watch the record.
 struct Wakeup {
-  std::string channel;
+  std::string to;  ///< a waiter's address; with Lives::Of::entries, its life; empty: all
   std::string message;
-  std::string connection{};  ///< of the listening client, by connection_id()
 };
 
 /// The new content of a record.
@@ -57,72 +67,55 @@ struct Update {
   std::string text;
   microseconds ends{0};           ///< by the engine's clock: the record may be swept after this
   std::vector<Wakeup> wakeups{};  ///< sent if and only if the write succeeds
-  /// The text names the connection of the snapshot, so the write fails on any other connection.
-  bool names_connection = false;
-  /// The client gives up its hold or its position in the queue. If the write succeeds, the
-  /// connection stops listening to its channels, and await_departure() ends.
-  bool departs = false;
-  /// There are no holders and no waiters, and this was the last fence. An engine whose revisions
-  /// are larger need not keep the record.
-  std::optional<Fence> vacant_after{};
-  // The rest is for an engine with CasLeases. There a wakeup's channel is the life of a waiter.
-  std::map<std::string, std::int64_t> begun_lives{};  ///< each with its lease
-  std::vector<std::string> ended_lives{};
-  /// The record gets a lease of its own with this length; nothing: its lease stays as it is.
+  /// The lives that the text names for the first time, each with its lease. The write fails if one
+  /// of them is a connection or session of this client that has ended.
+  std::map<std::string, std::int64_t> begun{};
+  /// The lives that end with the write. Their watchers wake.
+  std::vector<std::string> ended{};
+  /// No client needs the record, and the engine's next revision is a larger fence than its last.
+  bool forgettable = false;
+  /// With CasLeases, the record gets a lease of this length; nothing: its lease stays as it is.
   std::optional<milliseconds> lasts{};
-};
-
-/// The client whose departure another client waits for.
-struct Watched {
-  std::string channel{};  ///< the channel that it listens to
-  /// The caller is the second watcher. The first may be stopped, so neither may block the other.
-  bool as_second = false;
 };
 
 struct NamedRecord {
   std::string name;
-  std::string text;
-  std::optional<microseconds> clock{};  ///< the record's own clock, if it ends with a lease
-  /// Lives as in Snapshot, but of this record: a token that asks for several keys has a life of the
-  /// same name beside each record.
-  std::map<std::string, std::int64_t> lives{};
+  Snapshot seen;
 };
 
-/// Records in the order of their names, and the Snapshot members that they share.
+/// Records in the order of their names.
 struct RecordPage {
   std::vector<NamedRecord> records;
-  Snapshot read{};
   bool last = true;  ///< no more follow
 };
 
-/// The lives to watch while a waiter sleeps.
-struct WatchedLives {
+/// The events for which a sleeping client waits.
+struct RecordWatch {
   struct Other {
-    std::string life;
-    bool only_end = true;  ///< wake when it ends, but not for a message to it
+    std::string life;       ///< its address, or, with Lives::Of::entries, the life
+    bool only_end = false;  ///< wake when it ends, but not for a message to it
+    bool operator==(const Other&) const = default;
   };
-  std::string name;  ///< of the record
-  std::string own;   ///< the waiter's life, which gets the messages
-  std::vector<Other> others{};
-  std::int64_t after = 0;  ///< watch from this revision on
+  std::string record;
+  std::string own{};            ///< where the client gets messages; empty: it watches the record
+  std::vector<Other> others{};  ///< lives whose end or message wakes the client
+  std::int64_t after = 0;       ///< the revision of the last read; then that of what it woke for
+  /// When to return for a read of the record: a client that gets no messages, and one that only
+  /// watches the end of another life.
+  Deadline poll{};
+  Deadline look = never;
 };
 
-/// The interface of an engine that has leases instead of a clock. An entry of a record is valid
-/// while its life exists: a name beside the record that is attached to a lease. No time that a
-/// client wrote counts.
+/// The interface of an engine that has leases instead of a clock.
 class CasLeases {
  public:
   virtual ~CasLeases() = default;
 
   /// Grants a new lease, at least as long as `asked`.
-  virtual PlaceLease grant(milliseconds asked, const CallOptions& call_options) = 0;
+  virtual EngineLease grant(milliseconds asked, const CallOptions& call_options) = 0;
 
   /// Renews the lease; sets its id to 0 if it has expired.
-  virtual void renew(PlaceLease& lease, const CallOptions& call_options) = 0;
-
-  /// Grants `lease`, or renews it if it is granted already, and reads the record, both at once.
-  virtual Snapshot read_with(PlaceLease& lease, const std::string& name,
-                             const CallOptions& call_options) = 0;
+  virtual void renew(EngineLease& lease, const CallOptions& call_options) = 0;
 
   /// Ends leases and everything that is attached to them.
   virtual void revoke(const std::vector<std::int64_t>& leases, const CallOptions& call_options) = 0;
@@ -134,11 +127,6 @@ class CasLeases {
   };
   virtual std::vector<Left> left_of(const std::vector<std::int64_t>& leases,
                                     const CallOptions& call_options) = 0;
-
-  /// Returns the next message to the own life; `changed` if the own life or one of the others has
-  /// ended or has got a message; or `due` or `interrupted`.
-  virtual std::variant<std::string, Wake::Reason> next_event(const WatchedLives& watched,
-                                                             Deadline until, int cancel_fd) = 0;
 };
 
 /// An engine that stores named records and replaces one only if its version has not changed. One
@@ -148,9 +136,10 @@ class CasBackend {
  public:
   virtual ~CasBackend() = default;
 
-  /// Reads a record. With a `channel`, the connection listens to it from before the read.
-  virtual Snapshot read(const std::string& name, const std::string& channel,
-                        const CallOptions& call_options) = 0;
+  /// Reads a record. Others see `own` live from before the read on, if the engine can show it: this
+  /// sets its address, or renews its lease. A lease without an id is granted, if it is known how
+  /// long.
+  virtual Snapshot read(const std::string& name, OwnLife* own, const CallOptions& call_options) = 0;
 
   /// Replaces the version in `over`. Returns the new version, or, if the record had changed, the
   /// record as it was after the attempt.
@@ -158,13 +147,11 @@ class CasBackend {
                                                 const Update& update,
                                                 const CallOptions& call_options) = 0;
 
-  /// For a client that lost a race: reads the record as soon as no other client can write it before
-  /// our write. The reservation lasts a second at most, so that a client that hangs does not block
-  /// others. Returns nothing if the engine has no reservations.
-  virtual std::optional<Snapshot> reserve(const std::string& name,
-                                          const CallOptions& call_options) {
-    (void)name, (void)call_options;
-    return std::nullopt;
+  /// For a client that lost a race: reads the record, if possible when no other client can write it
+  /// before our write. The reservation lasts a second at most, so that a client that hangs does not
+  /// block others, and ends with write() or abandon().
+  virtual Snapshot reserve(const std::string& name, const CallOptions& call_options) {
+    return read(name, nullptr, call_options);
   }
   virtual void abandon() {}
 
@@ -179,35 +166,17 @@ class CasBackend {
   virtual void sweep(const std::string& prefix, const std::string& after,
                      const CallOptions& call_options) = 0;
 
-  /// The name of the connection in Snapshot::alive. Empty: others cannot see whether it is open.
-  virtual std::string connection_id() const = 0;
+  /// Returns the next message, or `changed` if the record or a watched life has, `due` when it is
+  /// time for a read or `until` has come, or `interrupted`. Throws Error{unavailable} if messages
+  /// no longer reach the client.
+  virtual std::variant<std::string, Wake::Reason> watch(RecordWatch& watch, Deadline until,
+                                                        int cancel_fd) = 0;
 
-  /// Whether the connection receives messages; otherwise the client polls.
-  virtual bool hears_messages() const { return !connection_id().empty(); }
-
-  /// Returns the next message on `channel`, or `due` or `interrupted`. Throws Error{unavailable} if
-  /// the connection no longer listens to the channel.
-  virtual std::variant<std::string, Wake::Reason> next_message(const std::string& channel,
-                                                               Deadline until, int cancel_fd) = 0;
-
-  /// Whether clients use await_departure() here; then holders stay connected for their waiters.
-  virtual bool has_departures() const { return false; }
-
-  /// Whether Snapshot::holding is used; then holders keep their connections.
-  virtual bool keeps_holds() const { return false; }
-
-  /// For a client that receives no messages: waits until the watched client has departed or its
-  /// connection has closed (`changed`), until `until` (`due`), or until `interrupted`. Returns
-  /// nothing if the engine cannot wait for that.
-  virtual std::optional<Wake::Reason> await_departure(const Watched& watched, Deadline until,
-                                                      int cancel_fd) {
-    (void)watched, (void)until, (void)cancel_fd;
-    return std::nullopt;
+  /// Whether a holder keeps its connection between renewals; `awaited`: it has waiters.
+  virtual bool stays_connected(bool awaited) const {
+    (void)awaited;
+    return false;
   }
-
-  /// Whether the server had few connections left when this one began to listen. A client then keeps
-  /// none while it sleeps, because holders need them to renew.
-  virtual bool is_crowded() const { return false; }
 
   /// Null if the engine has a clock.
   virtual CasLeases* leases() { return nullptr; }

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
@@ -23,13 +25,9 @@ void for_each_record(CasBackend& backend, const std::string& prefix,
     const RecordPage page = backend.list(prefix, after, call_options);
     for (const NamedRecord& record : page.records) {
       if (!record.name.starts_with(prefix)) throw_unavailable(backend.name() + ": no answer");
-      Snapshot seen = page.read;
-      seen.text = record.text;
-      if (record.clock) seen.clock = *record.clock;
-      if (seen.lives) seen.lives = record.lives;
       // A glob may match any data on the server; only a key that the user named must be a lock.
       try {
-        take(LockKey{record.name.substr(prefix.size())}, seen);
+        take(LockKey{record.name.substr(prefix.size())}, record.seen);
       } catch (const Error& error) {
         if (error.kind() != ErrorKind::wrong_data) throw;
       }
@@ -44,8 +42,8 @@ void for_each_record(CasBackend& backend, const std::string& prefix,
 KeyState CasStore::state_from(const LockKey& key, const Snapshot& seen,
                               const CallOptions& call_options) const {
   KeyState state{key};
-  OpenRecord record(key, Token{}, seen, backend_->name());
-  if (leases_) date_by_leases(record.table, record, seen, call_options);
+  OpenRecord record = open(key, Token{}, seen);
+  if (leases_ != nullptr) date_by_leases(record, seen, call_options);
   state.holders = holders_from(record.table.live_holds(record.now), record.now);
   if (state.holders.empty()) state.last = recent_grant(record.table, record.now);
   for (const WaiterEntry& entry : record.table.queue) {
@@ -54,50 +52,59 @@ KeyState CasStore::state_from(const LockKey& key, const Snapshot& seen,
   return state;
 }
 
-std::vector<KeyState> CasStore::matching_locks(const Query& query,
+/// Sets the times of holds, for display, to what the engine reports of their leases.
+void CasStore::date_by_leases(OpenRecord& record, const Snapshot& seen,
+                              const CallOptions& call_options) const {
+  std::vector<HoldEntry*> holds;
+  std::vector<std::int64_t> leases;
+  for (HoldEntry& hold : record.table.holds) {
+    const auto life = seen.lives->ids.find(record.to_watch(hold));
+    if (life == seen.lives->ids.end()) continue;
+    holds.push_back(&hold);
+    leases.push_back(life->second);
+  }
+  if (leases.empty()) return;
+  const auto left = leases_->left_of(leases, call_options);
+  for (std::size_t i = 0; i < holds.size(); ++i) {
+    // A lease that has expired since the record was read counts for a moment more, as it did then.
+    holds[i]->lease = std::max(left[i].length, milliseconds(1));
+    const auto passed = left[i].length - std::max(left[i].left, milliseconds(1));
+    holds[i]->at = record.now.lease_clock - std::max(passed, milliseconds(0));
+  }
+}
+
+/// The keys with a lock or a latch that match the globs, in the order of their names.
+std::map<LockKey, KeyState> CasStore::matching(const Query& query,
                                                const CallOptions& call_options) {
-  std::vector<KeyState> states;
+  std::map<LockKey, KeyState> states;
   for_each_record(*backend_, prefix_ + "k:", call_options,
-                  [&](const LockKey& key, const auto& seen) {
+                  [&](const LockKey& key, const Snapshot& seen) {
                     if (is_wanted(key.text, query)) {
-                      states.push_back(state_from(key, seen, call_options));
+                      states.emplace(key, state_from(key, seen, call_options));
                     }
+                  });
+  for_each_record(*backend_, prefix_ + "latch:", call_options,
+                  [&](const LockKey& key, const Snapshot& seen) {
+                    if (!is_wanted(key.text, query)) return;
+                    const auto latch = latch_in(seen, backend_->name());
+                    if (!latch) return;
+                    states.try_emplace(key, KeyState{key}).first->second.latch =
+                        latch_state(*latch, seen, call_options);
                   });
   return states;
 }
 
-void CasStore::add_matching_latches(std::vector<KeyState>& states, const Query& query,
-                                    const CallOptions& call_options) {
-  std::vector<std::pair<LockKey, Snapshot>> heads;
-  for_each_record(*backend_, prefix_ + "latch:", call_options,
-                  [&](const LockKey& key, const Snapshot& seen) {
-                    if (is_wanted(key.text, query)) heads.emplace_back(key, seen);
-                  });
-  for (const auto& [key, seen] : heads) {
-    const auto latch = latch_in(seen, backend_->name());
-    if (!latch) continue;
-    const auto same = [&wanted = key](const KeyState& state) { return state.key == wanted; };
-    auto state = std::find_if(states.begin(), states.end(), same);
-    if (state == states.end()) state = states.insert(states.end(), KeyState{key});
-    state->latch = latch_state(*latch, seen, call_options);
-  }
-}
-
 std::vector<KeyState> CasStore::inspect(const Query& query, const CallOptions& call_options) {
-  std::vector<KeyState> named;
+  std::vector<KeyState> states;
   for (const LockKey& key : query.keys) {
-    const Snapshot seen = backend_->read(lock_record(key), "", call_options);
-    named.push_back(state_from(key, seen, call_options));
-    named.back().latch = latch_of(key, call_options);
+    states.push_back(state_from(key, read(lock_record(key), call_options), call_options));
+    states.back().latch = look_at_latch(key, false, call_options);
   }
-  if (query.globs.empty()) return named;
-  auto matching = matching_locks(query, call_options);
-  add_matching_latches(matching, query, call_options);
-  std::erase_if(matching, [](const KeyState& state) { return !state.in_use(); });
-  std::sort(matching.begin(), matching.end(),
-            [](const KeyState& a, const KeyState& b) { return a.key < b.key; });
-  named.insert(named.end(), matching.begin(), matching.end());
-  return named;
+  if (query.globs.empty()) return states;
+  for (auto& [key, state] : matching(query, call_options)) {
+    if (state.in_use()) states.push_back(std::move(state));
+  }
+  return states;
 }
 
 }  // namespace dlock

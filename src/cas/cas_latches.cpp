@@ -1,7 +1,6 @@
 #include <algorithm>
-#include <array>
-#include <charconv>
 
+#include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "base/text.hpp"
@@ -19,17 +18,12 @@ constexpr std::size_t generation_bytes = 16;
 /// One in this many arrivals sweeps up to 50 old ones: about three for each new one.
 constexpr int arrivals_per_sweep = 16;
 
+constexpr std::string_view fence_begins = "dlock-fence 1 ";
+
 }  // namespace
 
 std::string CasStore::arrivals_at(const LatchRecord& latch) const {
   return prefix_ + "arrival:" + latch.generation + ":";
-}
-
-std::string CasStore::latch_channel(const LockKey& key) const {
-  std::array<char, 16> digits{};
-  const auto hash = fnv1a(latch_record(key));
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), hash, 16).ptr;
-  return "dlock_latch_" + std::string(digits.data(), end);
 }
 
 LatchState CasStore::latch_state(const LatchRecord& latch, const Snapshot& seen,
@@ -54,8 +48,8 @@ LatchState CasStore::open_latch(const LockKey& key, const LatchOptions& terms,
     update.lasts = std::chrono::ceil<milliseconds>(latch.ends - seen.clock);
     return update;
   };
-  const Snapshot before = backend_->read(name, "", call_options);
-  const Snapshot seen = rewrite(name, "", before, call_options, make);
+  const Snapshot before = read(name, call_options);
+  const Snapshot seen = rewrite(name, before, call_options, make);
   LatchState state = latch_state(latch, seen, call_options);
   if (before.version == 0) {
     // The first fifty records may be long-lived, so this also looks at those after the new name.
@@ -76,7 +70,7 @@ void CasStore::sweep_arrivals(const CallOptions& call_options) {
 std::optional<LatchState> CasStore::arrive(const LockKey& key, const ArrivalId& id,
                                            const CallOptions& call_options) {
   const std::string name = latch_record(key);
-  const Snapshot head = backend_->read(name, "", call_options);
+  const Snapshot head = read(name, call_options);
   const auto latch = latch_in(head, backend_->name());
   if (!latch) return std::nullopt;
   if (latch->open) return latch_state(*latch, head, call_options);
@@ -87,44 +81,64 @@ std::optional<LatchState> CasStore::arrive(const LockKey& key, const ArrivalId& 
     if (!seen.text.empty()) return std::nullopt;
     return Update{std::string(arrival_text), latch->ends + arrival_memory};
   };
-  rewrite(arrivals_at(*latch) + id.text, "", none, call_options, arrive_once);
+  rewrite(arrivals_at(*latch) + id.text, none, call_options, arrive_once);
   const LatchState state = latch_state(*latch, head, call_options);
   if (!state.open()) {
     if (once_in(arrivals_per_sweep)) sweep_arrivals(call_options);
     return state;
   }
-  rewrite(name, "", head, call_options, [&](const Snapshot& seen, bool) -> std::optional<Update> {
+  rewrite(name, head, call_options, [&](const Snapshot& seen, bool) -> std::optional<Update> {
     auto now = latch_in(seen, backend_->name());
     if (!now || now->generation != latch->generation || now->open) return std::nullopt;
     now->open = true;
-    return Update{latch_text(*now), now->ends, {{latch_channel(key), "open"}}};
+    return Update{latch_text(*now), now->ends, {{"", "open"}}};
   });
   return state;
 }
 
 std::optional<LatchState> CasStore::look_at_latch(const LockKey& key, bool listen,
                                                   const CallOptions& call_options) {
-  const std::string channel = listen ? latch_channel(key) : "";
-  const Snapshot seen = backend_->read(latch_record(key), channel, call_options);
+  const Snapshot seen = read(latch_record(key), call_options);
+  if (listen) last_answer_ = seen;
   const auto latch = latch_in(seen, backend_->name());
   if (!latch) return std::nullopt;
   return latch_state(*latch, seen, call_options);
 }
 
-std::optional<LatchState> CasStore::latch_of(const LockKey& key, const CallOptions& call_options) {
-  return look_at_latch(key, false, call_options);
+Wake::Reason CasStore::sleep_at_latch(const LockKey& key, Deadline until, int cancel_fd) {
+  const Deadline poll = later(BootClock::now(), poll_pause_at_a_latch);
+  RecordWatch watch{latch_record(key), {}, {}, last_answer_.revision, poll};
+  const auto heard = backend_->watch(watch, until, cancel_fd);
+  last_answer_.revision = watch.after;
+  const auto* why = std::get_if<Wake::Reason>(&heard);
+  const bool is_end = why != nullptr && (*why != Wake::Reason::due || BootClock::now() >= until);
+  return is_end ? *why : Wake::Reason::changed;
 }
 
-Wake::Reason CasStore::sleep_at_latch(const LockKey& key, Deadline until, int cancel_fd) {
-  if (!backend_->hears_messages()) {
-    if (backend_->is_crowded()) backend_->close();
-    const auto next = later(BootClock::now(), poll_pause_at_a_latch);
-    if (sleep_until(std::min(until, next), cancel_fd)) return Wake::Reason::interrupted;
-    return next < until ? Wake::Reason::changed : Wake::Reason::due;
-  }
-  const auto heard = backend_->next_message(latch_channel(key), until, cancel_fd);
-  const auto* why = std::get_if<Wake::Reason>(&heard);
-  return why != nullptr ? *why : Wake::Reason::changed;
+Fence CasStore::record_max(const LockKey& resource, Fence fence, const CallOptions& call_options) {
+  const std::string name = prefix_ + "seal:" + resource.text;
+  Fence largest = fence;
+  const auto make = [&](const Snapshot& seen, bool) -> std::optional<Update> {
+    largest = fence;
+    std::string_view text = seen.text;
+    if (!text.empty()) {
+      const bool ours = text.starts_with(fence_begins) && text.ends_with('\n');
+      if (ours) text.remove_prefix(fence_begins.size());
+      const auto before =
+          ours ? parse_number(take_until(text, '\n'), 0, largest_fence) : std::nullopt;
+      if (!before) {
+        throw Error(ErrorKind::wrong_data,
+                    backend_->name() + ": the record of " + escaped(resource.text) +
+                        " holds something else than the fence of a guard: it is left as it is");
+      }
+      largest = std::max(fence, Fence{*before});
+      if (largest.value == *before) return std::nullopt;
+    }
+    return Update{std::string(fence_begins) + std::to_string(fence.value) + "\n",
+                  microseconds::max()};
+  };
+  rewrite(name, read(name, call_options), call_options, make);
+  return largest;
 }
 
 }  // namespace dlock

@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "lock/store.hpp"
-#include "redis/lock_states.hpp"
+#include "redis/redis_store.hpp"
 #include "redis/reply.hpp"
 
 namespace dlock {

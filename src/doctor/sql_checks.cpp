@@ -273,7 +273,7 @@ void sweep(const SqlTarget& target, const std::string& record) {
   constexpr microseconds long_ago{1};
   const CallOptions soon{later(BootClock::now(), milliseconds(2000)), -1};
   try {
-    const Snapshot seen = place->read(record, "", soon);
+    const Snapshot seen = place->read(record, nullptr, soon);
     if (seen.version == 0) return;
     place->write(record, seen, {seen.text, long_ago}, soon);
     place->sweep(record, "", soon);

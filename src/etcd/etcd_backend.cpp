@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <chrono>
 
-#include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "cas/record.hpp"
 
 namespace dlock {
 namespace {
@@ -17,7 +17,6 @@ using nlohmann::json;
 /// Separates the name of a record from that of its life; no key of a lock contains it.
 constexpr char before_life = '\n';
 constexpr char after_lives = '\n' + 1;
-constexpr std::string_view first_word_of_value = "ends ";
 /// etcd accepts at most 128 operations in a transaction.
 constexpr std::size_t most_operations = 120;
 constexpr int page_size = 500;
@@ -36,12 +35,7 @@ void add_life(std::vector<NamedRecord>& records, const std::string& name, std::s
               std::int64_t lease) {
   const auto record = std::find_if(records.rbegin(), records.rend(),
                                    [&](const auto& each) { return each.name == name; });
-  if (record != records.rend()) record->lives.emplace(std::move(life), lease);
-}
-
-std::string value_of(const Update& update) {
-  return std::string(first_word_of_value) + std::to_string(update.ends.count()) + "\n" +
-         update.text;
+  if (record != records.rend()) record->seen.lives->ids.emplace(std::move(life), lease);
 }
 
 /// Whether the key is a record's. Foreign data is an error only for a read of that key.
@@ -69,27 +63,13 @@ std::int64_t whole_seconds(milliseconds span) {
 }
 
 /// Requests a new lease with the id of `lease`. etcd grants whole seconds.
-EtcdRequest grant_request(const PlaceLease& lease) {
+EtcdRequest grant_request(const EngineLease& lease) {
   EtcdRequest request = about_lease("lease/grant", lease.id);
   request.fields["TTL"] = std::to_string(whole_seconds(lease.asked));
   return request;
 }
 
 }  // namespace
-
-microseconds EtcdBackend::take_end(const std::string& record, std::string& value) const {
-  std::string_view rest = value;
-  const bool ours = rest.starts_with(first_word_of_value);
-  if (ours) rest.remove_prefix(first_word_of_value.size());
-  const auto ends = ours ? parse_number(take_until(rest, '\n'), 0, INT64_MAX) : std::nullopt;
-  if (!ends) {
-    throw Error(ErrorKind::wrong_data,
-                name() + ": the key " + escaped(record) +
-                    " holds something else than a record of dlock: it is left as it is");
-  }
-  value = std::string(rest);
-  return microseconds(*ends);
-}
 
 microseconds EtcdBackend::clock_of(microseconds ends, std::int64_t lease,
                                    const CallOptions& call_options) {
@@ -104,28 +84,44 @@ Snapshot EtcdBackend::snapshot_from(const std::string& name, std::int64_t revisi
   // Only for tickets and for display: the lives decide which entries are valid.
   seen.clock = wall_now().time_since_epoch();
   seen.revision = revision;
-  seen.lives.emplace();
+  seen.lives.emplace(Lives{Lives::Of::entries});
   const std::string before_lives = name + before_life;
   for (const EtcdEntry& entry : range.entries) {
     if (entry.key.starts_with(before_lives)) {
-      seen.lives->emplace(entry.key.substr(before_lives.size()), entry.lease);
+      seen.lives->ids.emplace(entry.key.substr(before_lives.size()), entry.lease);
     }
     if (entry.key != name) continue;
     seen.version = entry.version;
     seen.text = entry.value;
-    const microseconds ends = take_end(name, seen.text);
-    if (entry.lease != 0) seen.clock = clock_of(ends, entry.lease, call_options);
+    const auto ends = take_end(seen.text);
+    if (!ends) {
+      throw Error(ErrorKind::wrong_data,
+                  this->name() + ": the key " + escaped(name) +
+                      " holds something else than a record of dlock: it is left as it is");
+    }
+    if (entry.lease != 0) seen.clock = clock_of(*ends, entry.lease, call_options);
   }
   return seen;
 }
 
-Snapshot EtcdBackend::read(const std::string& name, const std::string& channel,
-                           const CallOptions& call_options) {
+Snapshot EtcdBackend::read(const std::string& name, OwnLife* own, const CallOptions& call_options) {
   const Deadline sent = BootClock::now();
-  const json answer = client_.done({"kv/range", record_range(name)}, call_options);
-  const auto revision = revision_in(answer);
-  if (!channel.empty()) channels_[channel] = {name, revision};
-  return snapshot_from(name, revision, range_in(answer), sent, call_options);
+  EngineLease next = own == nullptr ? EngineLease{} : own->lease;
+  const bool is_new = next.id == 0 && next.asked > milliseconds(0);
+  if (is_new) next.id = random_lease_id();
+  std::vector<EtcdRequest> requests{{"kv/range", record_range(name)}};
+  if (next.id != 0) {
+    requests.push_back(is_new ? grant_request(next) : about_lease("lease/keepalive", next.id));
+  }
+  const auto answers = client_.ask(requests, call_options);
+  if (next.id != 0) {
+    is_new ? take_grant(next, answers.back()) : take_lease(next, answers.back());
+    next.sent = sent;
+    own->lease = next;
+  }
+  if (answers.front().code != EtcdCode::ok) client_.refuse(answers.front());
+  const json& fields = answers.front().fields;
+  return snapshot_from(name, revision_in(fields), range_in(fields), sent, call_options);
 }
 
 std::vector<json> EtcdBackend::operations(const std::string& name, const Snapshot& over,
@@ -137,19 +133,19 @@ std::vector<json> EtcdBackend::operations(const std::string& name, const Snapsho
     put["request_put"]["ignore_lease"] = true;
   }
   std::vector<json> all{std::move(put)};
-  for (const auto& [life, lease] : update.begun_lives) {
+  for (const auto& [life, lease] : update.begun) {
     json begin = put_operation(life_key(name, life), "");
     begin["request_put"]["lease"] = std::to_string(lease);
     all.push_back(std::move(begin));
   }
   for (const Wakeup& wakeup : update.wakeups) {
-    // A latch needs no message, because its waiters watch the record.
-    if (!over.lives->contains(wakeup.channel)) continue;
-    json wake = put_operation(life_key(name, wakeup.channel), wakeup.message);
+    // A message to all needs no life: they watch the record.
+    if (!over.lives->contains(wakeup.to)) continue;
+    json wake = put_operation(life_key(name, wakeup.to), wakeup.message);
     wake["request_put"]["ignore_lease"] = true;
     all.push_back(std::move(wake));
   }
-  for (const std::string& life : update.ended_lives) {
+  for (const std::string& life : update.ended) {
     all.push_back(delete_operation(life_key(name, life)));
   }
   return all;
@@ -158,13 +154,6 @@ std::vector<json> EtcdBackend::operations(const std::string& name, const Snapsho
 std::variant<Version, Snapshot> EtcdBackend::write(const std::string& name, const Snapshot& over,
                                                    const Update& update,
                                                    const CallOptions& call_options) {
-  if (update.text.size() > largest_record()) {
-    throw_unavailable(client_.name() +
-                          ": too many wait or hold: the record of the key would have " +
-                          std::to_string(update.text.size()) + " bytes, of " +
-                          std::to_string(largest_record()) + " that it may have",
-                      Cause::other_reply);
-  }
   auto all = operations(name, over, update, call_options);
   std::vector<json> more;
   if (all.size() > most_operations) {
@@ -180,7 +169,7 @@ std::variant<Version, Snapshot> EtcdBackend::write(const std::string& name, cons
   // A waiter that was to be notified has died.
   const bool life_has_ended = answer.code == EtcdCode::invalid_argument &&
                               answer.message.find("key not found") != std::string::npos;
-  if (life_has_ended) return read(name, "", call_options);
+  if (life_has_ended) return read(name, nullptr, call_options);
   if (answer.code == EtcdCode::not_found) {
     throw_unavailable(client_.name() + ": a lease ended before the lock was acquired",
                       Cause::other_reply);
@@ -220,7 +209,7 @@ RecordPage EtcdBackend::list(const std::string& prefix, const std::string& after
   do {
     const json answer = page(prefix, last, page_size, call_options);
     const EtcdRange range = range_in(answer);
-    listed.read = snapshot_from("", revision_in(answer), {}, sent, call_options);
+    const auto revision = revision_in(answer);
     for (const EtcdEntry& entry : range.entries) {
       last = entry.key;
       const auto life = entry.key.find(before_life);
@@ -229,19 +218,15 @@ RecordPage EtcdBackend::list(const std::string& prefix, const std::string& after
                  entry.lease);
       }
       if (!is_record(entry)) continue;
-      NamedRecord record{entry.key, entry.value, {}};
-      const microseconds ends = take_end(record.name, record.text);
-      if (entry.lease != 0) record.clock = clock_of(ends, entry.lease, call_options);
-      listed.records.push_back(std::move(record));
+      listed.records.push_back(
+          {entry.key, snapshot_from(entry.key, revision, {{entry}}, sent, call_options)});
     }
     listed.last = !range.more;
   } while (listed.records.empty() && !listed.last);
   if (listed.last) return listed;
   // Some lives of the last record may be on the next page.
   NamedRecord& record = listed.records.back();
-  const Snapshot whole = read(record.name, "", call_options);
-  record.text = whole.text;
-  record.lives = *whole.lives;
+  record.seen = read(record.name, nullptr, call_options);
   return listed;
 }
 
@@ -257,7 +242,7 @@ void EtcdBackend::sweep(const std::string& prefix, const std::string& after,
   const microseconds now = wall_now().time_since_epoch();
   for (EtcdEntry& entry : range_in(answer).entries) {
     if (!is_record(entry) || entry.lease != 0) continue;
-    if (take_end(entry.key, entry.value) >= now) continue;
+    if (take_end(entry.value).value_or(now) >= now) continue;
     // Delete it only if it is unchanged and has no lives.
     json no_life = range_fields(entry.key + before_life, entry.key + after_lives);
     no_life.update({{"target", "CREATE"}, {"result", "EQUAL"}, {"create_revision", "0"}});
@@ -274,14 +259,14 @@ void EtcdBackend::close() {
   events_.clear();
 }
 
-PlaceLease EtcdBackend::grant(milliseconds asked, const CallOptions& call_options) {
-  PlaceLease lease{random_lease_id(), asked, {}, BootClock::now()};
+EngineLease EtcdBackend::grant(milliseconds asked, const CallOptions& call_options) {
+  EngineLease lease{random_lease_id(), asked, {}, BootClock::now()};
   take_grant(lease, client_.ask({grant_request(lease)}, call_options).front());
   return lease;
 }
 
 /// Stores the answer to a request that granted a lease.
-void EtcdBackend::take_grant(PlaceLease& lease, const EtcdAnswer& answer) const {
+void EtcdBackend::take_grant(EngineLease& lease, const EtcdAnswer& answer) const {
   // The lease exists: an earlier try of this call has granted it, and its answer was lost.
   if (answer.code == EtcdCode::failed_precondition) {
     lease.length = std::chrono::seconds(whole_seconds(lease.asked));
@@ -291,33 +276,17 @@ void EtcdBackend::take_grant(PlaceLease& lease, const EtcdAnswer& answer) const 
 }
 
 /// Stores the answer to a request that renewed a lease.
-void EtcdBackend::take_lease(PlaceLease& lease, const EtcdAnswer& answer) const {
+void EtcdBackend::take_lease(EngineLease& lease, const EtcdAnswer& answer) const {
   const bool has_ended = answer.code == EtcdCode::not_found;
   if (!has_ended && answer.code != EtcdCode::ok) client_.refuse(answer);
   lease.length = span_in(answer.fields, "TTL");
   if (has_ended || lease.length == milliseconds(0)) lease.id = 0;
 }
 
-void EtcdBackend::renew(PlaceLease& lease, const CallOptions& call_options) {
+void EtcdBackend::renew(EngineLease& lease, const CallOptions& call_options) {
   const Deadline sent = BootClock::now();
   take_lease(lease, client_.ask({about_lease("lease/keepalive", lease.id)}, call_options).front());
   lease.sent = sent;
-}
-
-Snapshot EtcdBackend::read_with(PlaceLease& lease, const std::string& name,
-                                const CallOptions& call_options) {
-  const Deadline sent = BootClock::now();
-  PlaceLease next = lease;
-  const bool is_new = lease.id == 0;
-  if (is_new) next.id = random_lease_id();
-  const EtcdRequest about = is_new ? grant_request(next) : about_lease("lease/keepalive", next.id);
-  const auto answers = client_.ask({about, {"kv/range", record_range(name)}}, call_options);
-  is_new ? take_grant(next, answers.front()) : take_lease(next, answers.front());
-  next.sent = sent;
-  lease = next;
-  if (answers.back().code != EtcdCode::ok) client_.refuse(answers.back());
-  const json& fields = answers.back().fields;
-  return snapshot_from(name, revision_in(fields), range_in(fields), sent, call_options);
 }
 
 void EtcdBackend::revoke(const std::vector<std::int64_t>& leases, const CallOptions& call_options) {

@@ -6,10 +6,10 @@
 
 namespace dlock {
 
-void EtcdBackend::open_watch(const std::vector<WatchedKey>& keys, std::int64_t after) {
+void EtcdBackend::open_watch(const Keys& keys, std::int64_t after) {
   std::string body;
-  for (const WatchedKey& each : keys) {
-    nlohmann::json fields = {{"key", to_base64(each.key)},
+  for (const RecordWatch::Other& each : keys) {
+    nlohmann::json fields = {{"key", to_base64(each.life)},
                              {"start_revision", std::to_string(after + 1)}};
     if (each.only_end) fields["filters"] = {"NOPUT"};
     body += nlohmann::json{{"create_request", fields}}.dump() + "\n";
@@ -41,9 +41,8 @@ bool EtcdBackend::take_line(const std::string& line) {
   return true;
 }
 
-std::variant<EtcdEvent, Wake::Reason> EtcdBackend::next_change(const std::vector<WatchedKey>& keys,
-                                                               std::int64_t after, Deadline until,
-                                                               int cancel_fd) {
+std::variant<EtcdEvent, Wake::Reason> EtcdBackend::next_change(const Keys& keys, std::int64_t after,
+                                                               Deadline until, int cancel_fd) {
   if (!client_.has_stream() || watched_ != keys) open_watch(keys, after);
   for (bool again = false;; again = true) {
     while (!events_.empty()) {
@@ -73,56 +72,44 @@ std::variant<EtcdEvent, Wake::Reason> EtcdBackend::next_change(const std::vector
 
 /// The message to the own life that may come within a moment of what happened to another one: what
 /// is written first is not always told first.
-std::optional<std::string> EtcdBackend::message_beside(const std::vector<WatchedKey>& keys,
-                                                       std::int64_t after, Deadline end,
-                                                       int cancel_fd) {
+std::optional<std::string> EtcdBackend::message_beside(const Keys& keys, std::int64_t after,
+                                                       Deadline end, int cancel_fd) {
   while (true) {
     const auto change = next_change(keys, after, end, cancel_fd);
     const auto* event = std::get_if<EtcdEvent>(&change);
     if (event == nullptr) return std::nullopt;
-    const bool is_own = event->key == keys.front().key && !event->value.empty();
+    const bool is_own = event->key == keys.front().life && !event->value.empty();
     if (is_own && !event->deleted) return event->value;
   }
 }
 
-std::variant<std::string, Wake::Reason> EtcdBackend::next_event(const WatchedLives& watched,
-                                                                Deadline until, int cancel_fd) {
-  const auto key_of = [&](const std::string& life) { return watched.name + "\n" + life; };
-  std::vector<WatchedKey> keys{{key_of(watched.own), false}};
-  for (const auto& other : watched.others) keys.push_back({key_of(other.life), other.only_end});
+std::variant<std::string, Wake::Reason> EtcdBackend::watch(RecordWatch& watch, Deadline until,
+                                                           int cancel_fd) {
+  const bool whole_record = watch.own.empty();
+  const auto key_of = [&](const std::string& life) { return watch.record + "\n" + life; };
+  Keys keys{{whole_record ? watch.record : key_of(watch.own)}};
+  for (const auto& other : watch.others) keys.push_back({key_of(other.life), other.only_end});
   while (true) {
-    auto change = next_change(keys, watched.after, until, cancel_fd);
+    auto change = next_change(keys, watch.after, until, cancel_fd);
     if (const auto* why = std::get_if<Wake::Reason>(&change)) return *why;
     EtcdEvent& event = std::get<EtcdEvent>(change);
+    if (whole_record) {
+      watch.after = event.revision;
+      return Wake::Reason::changed;
+    }
     // A life begins with an empty value, which is no message.
     if (!event.deleted && event.value.empty()) {
       if (const auto why = end_of_sleep(until, cancel_fd)) return *why;
       continue;
     }
-    if (!event.deleted && event.key == keys.front().key) return std::move(event.value);
-    if (event.key == keys.front().key) return Wake::Reason::changed;
+    if (!event.deleted && event.key == keys.front().life) return std::move(event.value);
+    if (event.key == keys.front().life) return Wake::Reason::changed;
     // Many that are granted the lock together are told one after another.
     const milliseconds moment(event.deleted ? 5 : 500);
     const Deadline end = std::min(until, later(BootClock::now(), moment));
-    if (auto message = message_beside(keys, watched.after, end, cancel_fd)) return *message;
+    if (auto message = message_beside(keys, watch.after, end, cancel_fd)) return *message;
     return Wake::Reason::changed;
   }
-}
-
-std::variant<std::string, Wake::Reason> EtcdBackend::next_message(const std::string& channel,
-                                                                  Deadline until, int cancel_fd) {
-  const auto listened = channels_.find(channel);
-  if (listened == channels_.end()) {
-    throw_unavailable(client_.name() + ": nothing was read that could change");
-  }
-  auto change =
-      next_change({{listened->second.name, false}}, listened->second.after, until, cancel_fd);
-  if (const auto* why = std::get_if<Wake::Reason>(&change)) {
-    if (*why != Wake::Reason::changed) return *why;
-    return std::string("again");
-  }
-  listened->second.after = std::get<EtcdEvent>(change).revision;
-  return std::get<EtcdEvent>(change).value;
 }
 
 }  // namespace dlock

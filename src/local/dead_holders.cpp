@@ -72,7 +72,7 @@ bool any_listens(const LockTable& table, const Directory& directory) {
 /// Ends a hold whose processes have ended. dlock records its command before it starts it: without
 /// that record, no work was done and min-hold does not apply. True if nothing is left of the hold.
 bool end_dead_hold(LockTable& table, HoldEntry& hold, microseconds now) {
-  if (hold.backing.command.pid == 0) hold.floor = milliseconds(0);
+  if (hold.backing.command.pid == 0) hold.min_hold = milliseconds(0);
   return expire_hold(table, hold, now);
 }
 

@@ -268,7 +268,7 @@ std::vector<Holder> LocalStore::evict(const LockKey& key, std::optional<Fence> f
                                       const CallOptions& call_options) {
   auto open = OpenKey::open(directory_, key, KeyFile::Use::change, Token{}, call_options);
   if (!open) return {};
-  const auto outcome = open->table.force(fence, by, open->now, open->notifier);
+  const auto outcome = open->table.evict(fence, by, open->now, open->notifier);
   for (const HoldEntry& hold : outcome.answer) open->notifier.tell_evicted(hold.backing);
   open->save(Token{}, outcome.more);
   return local_holders(outcome.answer, open->now);

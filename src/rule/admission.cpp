@@ -63,11 +63,11 @@ milliseconds TableTransaction::provisional_lease() const {
 TableTransaction::Verdict TableTransaction::rule(const Owner& owner, Limit limit) const {
   const HoldEntry* outer = nullptr;
   std::set<std::string_view> owners;
-  std::int64_t kept = 0;
+  std::int64_t cooling = 0;
   for (const HoldEntry& hold : table_.holds) {
     if (!hold.counts()) continue;
     if (!hold.inside()) {
-      ++kept;
+      ++cooling;
       continue;
     }
     owners.insert(hold.owner.text);
@@ -78,7 +78,7 @@ TableTransaction::Verdict TableTransaction::rule(const Owner& owner, Limit limit
   }
   // No owner uses a hold in cooldown any more: it keeps out only new owners.
   const auto inside = static_cast<std::int64_t>(owners.size());
-  const std::int64_t with_newcomer = inside + kept + 1;
+  const std::int64_t with_newcomer = inside + cooling + 1;
   using Kind = Verdict::Kind;
   if (outer != nullptr) {
     return limit.admits(inside) ? Verdict{Kind::enters, outer} : Verdict{Kind::upgrade};
@@ -97,8 +97,8 @@ Fence TableTransaction::fence_for(const Verdict& verdict) const {
 
 void TableTransaction::admit(const WaiterEntry& asker, const Verdict& verdict, Flag flag,
                              milliseconds lease, Fence fence) {
-  HoldEntry hold{asker.token, asker.owner, flag,        now(), now(),     lease,
-                 asker.ttl,   asker.floor, asker.limit, fence, asker.who, asker.backing};
+  HoldEntry hold{asker.token, asker.owner,    flag,        now(), now(),     lease,
+                 asker.ttl,   asker.min_hold, asker.limit, fence, asker.who, asker.backing};
   if (verdict.inside != nullptr) {
     hold.owner = verdict.inside->owner;
   } else {
@@ -160,7 +160,7 @@ void TableTransaction::supersede(const WaiterEntry& newer, Ticket ticket) {
   table_.last_ask = table_.queue.empty() ? now() : std::max(table_.last_ask, now());
 }
 
-void TableTransaction::let_in() {
+void TableTransaction::grant_waiters() {
   for (; !table_.queue.empty(); --budget_) {
     if (budget_ == 0) {
       more_ = true;
@@ -199,7 +199,7 @@ void TableTransaction::let_in() {
 /// The first waiters sleep until the obstacle ends, so they are told if it ends sooner. A hand-over
 /// changes who is first: a waiter that comes to the front may know a later end than those that were
 /// told before it. Waiters that will ask early enough get no message.
-void TableTransaction::tell_next() {
+void TableTransaction::notify_next() {
   const auto earliest = earliest_end();
   if (!earliest) return;
   const bool ends_sooner = !earliest_before_ || *earliest < *earliest_before_;

@@ -37,11 +37,11 @@ class TableTransaction {
   Ticket newest_ticket(std::optional<Ticket> ticket) const;
   /// Records `newer` as the newest claim. The previous one leaves the queue and is told to ask.
   void supersede(const WaiterEntry& newer, Ticket ticket);
-  void let_in();
-  void tell_next();
+  void grant_waiters();
+  void notify_next();
   void admit_waiters() {
-    let_in();
-    tell_next();
+    grant_waiters();
+    notify_next();
   }
   Refused refused(Refusal::Reason why) const;
   microseconds now() const { return now_.lease_clock; }

@@ -11,8 +11,8 @@ namespace {
 
 const Owner nobody{"-"};
 
-milliseconds floor_left(const HoldEntry& hold, microseconds now) {
-  return std::chrono::ceil<milliseconds>(std::min(hold.since, now) + hold.floor - now);
+milliseconds min_hold_left(const HoldEntry& hold, microseconds now) {
+  return std::chrono::ceil<milliseconds>(std::min(hold.since, now) + hold.min_hold - now);
 }
 
 }  // namespace
@@ -38,20 +38,20 @@ microseconds left_of(const HoldEntry& hold, microseconds now) {
 }
 
 bool end_hold(LockTable& table, HoldEntry& hold, microseconds now) {
-  const milliseconds left = floor_left(hold, now);
+  const milliseconds left = min_hold_left(hold, now);
   if (!hold.inside() || left <= milliseconds(0)) {
     table.holds.erase(table.holds.begin() + (&hold - table.holds.data()));
     return true;
   }
-  hold.lease = hold.floor;
+  hold.lease = hold.min_hold;
   hold.at = std::min(hold.since, now);
-  hold.flag = Flag::kept;
+  hold.flag = Flag::cooldown;
   hold.owner = nobody;
   return false;
 }
 
 bool expire_hold(LockTable& table, HoldEntry& hold, microseconds now) {
-  if (hold.flag == Flag::provisional) hold.floor = milliseconds(0);
+  if (hold.flag == Flag::provisional) hold.min_hold = milliseconds(0);
   return end_hold(table, hold, now);
 }
 
@@ -118,7 +118,7 @@ Outcome<std::variant<Granted, Refused>> LockTable::acquire(const Claim& claim, c
     op.join(asker, ticket);
     if (claim.latest) op.supersede(asker, find_waiter(claim.token)->ticket);
   }
-  op.let_in();
+  op.grant_waiters();
   if (find_hold(claim.token) == nullptr && queue.empty()) {
     const auto now_free = op.rule(claim.owner, claim.limit);
     if (now_free.kind == Kind::fits) {
@@ -126,7 +126,7 @@ Outcome<std::variant<Granted, Refused>> LockTable::acquire(const Claim& claim, c
       if (claim.latest) op.supersede(asker, *ticket);
     }
   }
-  op.tell_next();
+  op.notify_next();
   if (const HoldEntry* own = find_hold(claim.token)) return finish(Granted{own->fence, own->lease});
   // This request may have granted the key to its owner in another mode.
   const bool waits = find_waiter(claim.token) != queue.end();
@@ -155,7 +155,7 @@ Outcome<Released> LockTable::release(const Token& token, ReleaseMode mode, Now n
   HoldEntry* own = find_hold(token);
   if (own != nullptr && own->inside()) {
     answer = Released::yes;
-    if (mode == ReleaseMode::ignore_floor) own->floor = milliseconds(0);
+    if (mode == ReleaseMode::ignore_floor) own->min_hold = milliseconds(0);
     end_hold(*this, *own, op.now());
   } else if (find_waiter(token) != queue.end()) {
     answer = Released::left_queue;
@@ -165,7 +165,7 @@ Outcome<Released> LockTable::release(const Token& token, ReleaseMode mode, Now n
   return {answer, op.more()};
 }
 
-Outcome<std::vector<HoldEntry>> LockTable::force(std::optional<Fence> fence, const Who& by, Now now,
+Outcome<std::vector<HoldEntry>> LockTable::evict(std::optional<Fence> fence, const Who& by, Now now,
                                                  WaiterNotifier& wakes) {
   TableTransaction op(*this, now, wakes, Token{});
   std::vector<HoldEntry> out;
@@ -207,7 +207,7 @@ milliseconds passed_between(microseconds from, microseconds to) {
 
 Hold hold_from(const HoldEntry& entry, const Now& now) {
   Hold hold;
-  hold.kept = entry.flag == Flag::kept;
+  hold.kept = entry.flag == Flag::cooldown;
   if (!hold.kept) hold.owner = entry.owner.text;
   hold.who = entry.who;
   hold.who.command_pid = entry.backing.command.pid;

@@ -36,7 +36,7 @@ struct HolderIdentity {
 enum class Flag {
   held,
   provisional,  ///< handed over; its lease is short until the first renewal
-  kept,         ///< in cooldown: the work has ended, but the min-hold has not
+  cooldown,     ///< the work has ended, but the min-hold has not
   tombstone,    ///< this token must never be granted (again)
 };
 
@@ -48,7 +48,7 @@ struct HoldEntry {
   microseconds since{0};  ///< when it was granted
   milliseconds lease{0};  ///< counts from `at`
   milliseconds ttl{0};
-  milliseconds floor{0};  ///< the min-hold, counts from `since`
+  milliseconds min_hold{0};  ///< counts from `since`
   Limit limit;
   Fence fence;
   Who who;
@@ -68,7 +68,7 @@ struct WaiterEntry {
   microseconds told{
       0};  ///< when the waiter will ask by itself, as it was told; 0: not told since it last asked
   milliseconds ttl{0};
-  milliseconds floor{0};
+  milliseconds min_hold{0};
   Limit limit;
   Who who;
   HolderIdentity backing;
@@ -162,7 +162,7 @@ struct LockTable {
   Outcome<Released> release(const Token& token, ReleaseMode mode, Now now, WaiterNotifier& wakes);
   /// Evicts all holds, or those with this fence, and returns them. Their holders learn from
   /// evicted_by() who `by` is.
-  Outcome<std::vector<HoldEntry>> force(std::optional<Fence> fence, const Who& by, Now now,
+  Outcome<std::vector<HoldEntry>> evict(std::optional<Fence> fence, const Who& by, Now now,
                                         WaiterNotifier& wakes);
   /// The client that evicted the hold of this token, if known; its label is the reason.
   std::optional<Who> evicted_by(const Token& token) const;

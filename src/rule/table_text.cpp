@@ -69,7 +69,7 @@ void write_hold(Writer& out, const HoldEntry& hold) {
   out.add(flags.substr(static_cast<std::size_t>(hold.flag), 1));
   for (const std::int64_t number :
        {hold.at.count(), hold.since.count(), hold.lease.count(), hold.ttl.count(),
-        hold.floor.count(), hold.limit.owners, hold.fence.value}) {
+        hold.min_hold.count(), hold.limit.owners, hold.fence.value}) {
     out.add_number(number);
   }
   out.add_who(hold.who).add_backing(hold.backing).end();
@@ -89,7 +89,7 @@ void write_waiter(Writer& out, const WaiterEntry& waiter) {
   out.line("wait").add(waiter.token.text).add(waiter.owner.text);
   for (const std::int64_t number :
        {waiter.ticket.value, waiter.seen.count(), waiter.told.count(), waiter.ttl.count(),
-        waiter.floor.count(), waiter.limit.owners}) {
+        waiter.min_hold.count(), waiter.limit.owners}) {
     out.add_number(number);
   }
   out.add_who(waiter.who).add_backing(waiter.backing).end();
@@ -212,7 +212,7 @@ void read_hold(Reader& in, HoldEntry& hold) {
   hold.since = in.time();
   hold.lease = in.span();
   hold.ttl = in.span();
-  hold.floor = in.span();
+  hold.min_hold = in.span();
   hold.limit.owners = in.number<std::int64_t>();
   hold.fence = in.fence();
   hold.who = in.who();
@@ -239,7 +239,7 @@ void read_waiter(Reader& in, WaiterEntry& waiter) {
   waiter.seen = in.time();
   waiter.told = in.time();
   waiter.ttl = in.span();
-  waiter.floor = in.span();
+  waiter.min_hold = in.span();
   waiter.limit.owners = in.number<std::int64_t>();
   waiter.who = in.who();
   waiter.backing = in.backing();

@@ -3,11 +3,13 @@
 #include <mysqld_error.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "base/wait.hpp"
+#include "cas/record.hpp"
 #include "sql/statements.hpp"
 
 namespace dlock {
@@ -59,12 +61,12 @@ std::string select_place(const std::set<std::string>& channels) {
   return text;
 }
 
-std::set<std::string> listeners_in(const MysqlResult::Row& place) {
-  std::set<std::string> ids;
+Lives listeners_in(const MysqlResult::Row& place) {
+  Lives lives;
   for (std::size_t i = place_columns; i < place.columns.size(); ++i) {
-    if (place[i]) ids.insert(*place[i]);
+    if (place[i]) lives.ids.emplace(*place[i], 0);
   }
-  return ids;
+  return lives;
 }
 
 std::int64_t number_in(const std::optional<std::string>& value) {
@@ -105,21 +107,6 @@ bool is_nearly_full(const std::vector<MysqlResult>& answers) {
 
 /// How long it may take to begin to wait for another client's lock.
 constexpr milliseconds longest_start{5000};
-
-/// MariaDB ends a wait within a second after its client died; other servers may end it only when it
-/// times out.
-std::string wait_for(const std::string& lock) {
-  return "SELECT GET_LOCK(" + quoted(lock) + ", 300)";
-}
-
-/// The second waiter uses another lock. If two clients waited for the same one, a stopped client
-/// that gets it would block the other.
-std::string lock_of_second(const std::string& channel) { return channel + ".2"; }
-
-std::string release_of(const std::string& channel) {
-  return "RELEASE_LOCK(" + quoted(channel) + ") + RELEASE_LOCK(" + quoted(lock_of_second(channel)) +
-         ")";
-}
 
 bool is_on(const std::optional<std::string>& value) {
   return value && *value != "0" && *value != "OFF";
@@ -179,12 +166,10 @@ Snapshot MysqlBackend::state_from(const MysqlResult::Row& place, Deadline sent) 
     close();
     throw_unavailable(name() + ": read-only: locks need the primary");
   }
-  if (!place[clock_column]) throw_unavailable(name() + ": no answer");
-  const auto clock = parse_number(*place[clock_column], 0, latest_time.count());
+  const auto clock = parse_number(place[clock_column].value_or(""), 0, latest_time.count());
   if (!clock) throw_unavailable(name() + ": it tells no time");
   Snapshot seen;
   seen.sent = sent;
-  seen.connection = connection_.count();
   seen.clock = microseconds(*clock);
   return seen;
 }
@@ -198,10 +183,8 @@ std::string MysqlBackend::select_known(const std::string& name) {
 Snapshot MysqlBackend::snapshot_from(const std::vector<MysqlResult>& results, Deadline sent,
                                      const CallOptions& call_options) {
   constexpr std::size_t own_results = 2;
-  if (results.size() < own_results) throw_unavailable(name() + ": no answer");
   const MysqlResult& record = results[results.size() - own_results];
   const auto& place = results.back().first();
-  if (record.rows.empty()) throw_unavailable(name() + ": no answer");
   if (record.rows.size() > 1) {
     throw Error(ErrorKind::wrong_data,
                 name() + ": the table \"dlock\" there holds a name twice: it has no primary key");
@@ -221,14 +204,14 @@ Snapshot MysqlBackend::snapshot_from(const std::vector<MysqlResult>& results, De
   const bool told = std::includes(known_channels_.begin(), known_channels_.end(), channels.begin(),
                                   channels.end());
   known_channels_ = channels.size() > most_channels ? std::set<std::string>() : channels;
-  seen.alive = told ? listeners_in(place) : listeners(channels, call_options);
+  seen.lives = told ? listeners_in(place) : listeners(channels, call_options);
   return seen;
 }
 
 /// Returns nothing if there are too many channels.
-std::optional<std::set<std::string>> MysqlBackend::listeners(const std::set<std::string>& channels,
-                                                             const CallOptions& call_options) {
-  if (channels.empty()) return std::set<std::string>();
+std::optional<Lives> MysqlBackend::listeners(const std::set<std::string>& channels,
+                                             const CallOptions& call_options) {
+  if (channels.empty()) return Lives{};
   if (channels.size() > most_channels) return std::nullopt;
   return listeners_in(done(select_place(channels), call_options).back().first());
 }
@@ -236,29 +219,47 @@ std::optional<std::set<std::string>> MysqlBackend::listeners(const std::set<std:
 void MysqlBackend::note_connection() {
   if (known_connection_ == connection_.count()) return;
   known_connection_ = connection_.count();
-  channels_.clear();
+  channel_.clear();
+  has_channel_ = false;
 }
 
-void MysqlBackend::listen(const std::string& channel, const CallOptions& call_options) {
-  if (channels_.contains(channel)) return;
+void MysqlBackend::take_channel(const CallOptions& call_options) {
+  if (!channel_.empty()) return;
+  channel_ = new_channel();
   // Servers of a cluster may refuse GET_LOCK.
-  const auto results = connection_.query(connections_question() + "; SELECT GET_LOCK(" +
-                                             quoted(channel) + ", 0), CONNECTION_ID(), GET_LOCK(" +
-                                             quoted(lock_of_second(channel)) + ", 0)",
-                                         call_options);
+  const auto results = connection_.query(
+      connections_question() + "; SELECT GET_LOCK(" + quoted(channel_) + ", 0), CONNECTION_ID()",
+      call_options);
   crowded_ = is_nearly_full(results);
   const bool answered = !crowded_ && !results.back().failed();
-  channels_[channel] = answered && results.back().first()[0] == "1" &&
-                       results.back().first()[1] == std::to_string(connection_.login_id());
+  has_channel_ = answered && results.back().first()[0] == "1" &&
+                 results.back().first()[1] == std::to_string(connection_.login_id());
 }
 
-Snapshot MysqlBackend::read(const std::string& name, const std::string& channel,
+Snapshot MysqlBackend::read_known(const std::string& name, const CallOptions& call_options) {
+  const Deadline sent = BootClock::now();
+  return snapshot_from(done(select_known(name), call_options), sent, call_options);
+}
+
+Snapshot MysqlBackend::read(const std::string& name, OwnLife* own,
                             const CallOptions& call_options) {
   connection_.connect(call_options);
   note_connection();
-  if (!channel.empty()) listen(channel, call_options);
-  const Deadline sent = BootClock::now();
-  return snapshot_from(done(select_known(name), call_options), sent, call_options);
+  if (own != nullptr && own->waits) take_channel(call_options);
+  Snapshot seen = read_known(name, call_options);
+  // A holder needs a channel only if others wait for its end.
+  const bool is_awaited =
+      own != nullptr &&
+      std::any_of(known_channels_.begin(), known_channels_.end(),
+                  [&](const auto& each) { return each != channel_in(own->address); });
+  if (is_awaited && channel_.empty()) {
+    take_channel(call_options);
+    seen = read_known(name, call_options);
+  }
+  if (own != nullptr) {
+    own->address = has_channel_ ? channel_ + "." + std::to_string(connection_.login_id()) : "";
+  }
+  return seen;
 }
 
 std::variant<Version, Snapshot> MysqlBackend::write(const std::string& name, const Snapshot& over,
@@ -266,25 +267,31 @@ std::variant<Version, Snapshot> MysqlBackend::write(const std::string& name, con
                                                     const CallOptions& call_options) {
   connection_.connect(call_options);
   note_connection();
-  if (update.names_connection && over.connection != connection_.count()) {
-    throw_unavailable(connection_.name() + ": the connection was closed");
-  }
+  const bool is_of_another =
+      !update.begun.empty() && !update.begun.contains(std::to_string(connection_.login_id()));
+  if (is_of_another) throw_unavailable(connection_.name() + ": the connection was closed");
+  // Wakes the watchers of this client, if the statement before it has changed a row.
+  const bool departs = has_channel_ && !update.ended.empty();
+  const std::string let_go =
+      departs ? "; DO IF(ROW_COUNT() = 1, RELEASE_LOCK(" + quoted(channel_) + "), 0)" : "";
   const Version next = next_version(over);
   const Deadline sent = BootClock::now();
-  const auto results = run(write_here(name, over, update, next) + (update.departs ? let_go() : "") +
-                               "; " + select_known(name),
-                           call_options);
+  const auto results =
+      run(write_here(name, over, update, next) + let_go + "; " + select_known(name), call_options);
   // The write has committed by itself, even if a later statement failed.
   if (results.front().affected > 0) {
-    if (update.departs && results.back().failed()) connection_.close();
-    if (update.departs) channels_.clear();
+    if (departs && results.back().failed()) connection_.close();
+    // A waiter that only now begins to watch this client must find that it has departed, even if
+    // the client queues again.
+    if (departs) channel_.clear();
+    has_channel_ = has_channel_ && !departs;
     return next;
   }
   const bool is_last_try = results.back().error == ER_LOCK_WAIT_TIMEOUT &&
                            later(BootClock::now(), longest_row_wait) > call_options.deadline;
   // Do not retry, because the server could execute it after this client has given up.
   if (is_last_try) sleep_until(call_options.deadline, call_options.cancel_fd);
-  if (was_overtaken(results.back()) && !is_last_try) return read(name, "", call_options);
+  if (was_overtaken(results.back()) && !is_last_try) return read(name, nullptr, call_options);
   if (results.back().failed()) refuse(results.back());
   return snapshot_from(results, sent, call_options);
 }
@@ -295,15 +302,16 @@ RecordPage MysqlBackend::list(const std::string& prefix, const std::string& afte
   const auto results = done(select_place({}) + "; SELECT name, body FROM dlock " +
                                 page_condition(prefix, after, page_rows, in_mysql),
                             call_options);
-  if (results.size() < 2) throw_unavailable(name() + ": no answer");
   RecordPage page;
-  page.read = state_from(results.front().first(), sent);
+  Snapshot seen = state_from(results.front().first(), sent);
   std::set<std::string> channels;
   for (const auto& row : results.back().rows) {
-    page.records.push_back({row[0].value_or(""), row[1].value_or("")});
-    add_channels(page.records.back().text, channels);
+    seen.text = row[1].value_or("");
+    add_channels(seen.text, channels);
+    page.records.push_back({row[0].value_or(""), seen});
   }
-  page.read.alive = listeners(channels, call_options);
+  const auto lives = listeners(channels, call_options);
+  for (NamedRecord& record : page.records) record.seen.lives = lives;
   page.last = page.records.size() < page_rows;
   return page;
 }
@@ -329,63 +337,57 @@ void MysqlBackend::sweep(const std::string& prefix, const std::string& after,
   if (!removal.empty()) done(removal, call_options);
 }
 
-/// A statement that releases the locks for which others wait, if the statement before it has
-/// changed a row.
-std::string MysqlBackend::let_go() const {
-  std::string releases;
-  for (const auto& [channel, held] : channels_) {
-    if (held) releases += (releases.empty() ? "" : " + ") + release_of(channel);
+std::variant<std::string, Wake::Reason> MysqlBackend::watch(RecordWatch& watch, Deadline until,
+                                                            int cancel_fd) {
+  if (crowded_) connection_.close();
+  const std::string channel = watch.others.size() == 1 ? channel_in(watch.others.front().life) : "";
+  const bool is_in_vain = channel == std::exchange(in_vain_, "");
+  if (crowded_ || channel.empty() || is_in_vain) {
+    const Deadline next = std::min(until, watch.poll);
+    return sleep_until(next, cancel_fd) ? Wake::Reason::interrupted : Wake::Reason::due;
   }
-  return releases.empty() ? "" : "; DO IF(ROW_COUNT() = 1, " + releases + ", 0)";
+  const auto why = await_end_of(channel, std::min(until, watch.look), cancel_fd);
+  if (why == Wake::Reason::changed) in_vain_ = channel;
+  return why;
 }
 
-std::string MysqlBackend::connection_id() const {
-  const bool is_seen = connection_.is_open() && known_connection_ == connection_.count() &&
-                       std::any_of(channels_.begin(), channels_.end(),
-                                   [](const auto& channel) { return channel.second; });
-  return is_seen ? std::to_string(connection_.login_id()) : "";
-}
-
-std::variant<std::string, Wake::Reason> MysqlBackend::next_message(const std::string&, Deadline,
-                                                                   int) {
-  throw_unavailable(name() + ": the connection hears no messages");
-}
-
-std::optional<Wake::Reason> MysqlBackend::await_departure(const Watched& watched, Deadline until,
-                                                          int cancel_fd) {
-  const std::string lock = watched.as_second ? lock_of_second(watched.channel) : watched.channel;
+/// Waits until the client of this channel has departed or its connection has closed (`changed`).
+Wake::Reason MysqlBackend::await_end_of(const std::string& channel, Deadline until, int cancel_fd) {
+  // MariaDB ends a wait within a second after its client died; other servers may end it only when
+  // it times out.
+  const std::string wait = "SELECT GET_LOCK(" + quoted(channel) + ", 300)";
   try {
-    if (watched_ != lock || !watch_.is_open()) {
-      watch_.close();
-      watched_ = lock;
+    if (watched_ != channel || !watching_.is_open()) {
+      watching_.close();
+      watched_ = channel;
       const CallOptions soon{later(BootClock::now(), longest_start), cancel_fd};
-      if (is_nearly_full(watch_.query(connections_question(), soon))) {
+      if (is_nearly_full(watching_.query(connections_question(), soon))) {
         throw_unavailable(name() + ": too many connections", Cause::too_many_clients);
       }
-      watch_.send(wait_for(lock), soon);
+      watching_.send(wait, soon);
     }
     while (true) {
-      pollfd fds[] = {{cancel_fd, POLLIN, 0}, {watch_.answered_fd(), POLLIN, 0}};
+      pollfd fds[] = {{cancel_fd, POLLIN, 0}, {watching_.answered_fd(), POLLIN, 0}};
       if (poll_until(fds, until) == 0) return Wake::Reason::due;
       if (fds[0].revents != 0) return Wake::Reason::interrupted;
       const CallOptions soon{later(BootClock::now(), longest_start), cancel_fd};
-      const auto results = watch_.receive(soon);
+      const auto results = watching_.receive(soon);
       const bool timed_out = !results.back().failed() && results.back().first()[0] == "0";
       if (!timed_out) break;
-      watch_.send(wait_for(lock), soon);
+      watching_.send(wait, soon);
     }
   } catch (const Error& error) {
-    watch_.close();
+    watching_.close();
     if (error.kind() == ErrorKind::interrupted) return Wake::Reason::interrupted;
   }
   // Close at once, because this connection may now hold another client's lock.
-  watch_.close();
+  watching_.close();
   return Wake::Reason::changed;
 }
 
 void MysqlBackend::close() {
   connection_.close();
-  watch_.close();
+  watching_.close();
 }
 
 }  // namespace dlock

@@ -1,11 +1,15 @@
 #include "sql/postgres_backend.hpp"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <set>
 
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "base/wait.hpp"
+#include "cas/record.hpp"
 #include "sql/statements.hpp"
 
 namespace dlock {
@@ -25,6 +29,10 @@ constexpr std::string_view crowd_condition =
     "nullif(datconnlimit, -1) FROM pg_database WHERE datname = current_database()) FROM "
     "pg_stat_activity)";
 
+/// How long it may take to begin to listen, and how long after the end of the sleep.
+constexpr milliseconds longest_listen{5000};
+constexpr milliseconds last_listen{200};
+
 constexpr Dialect dialect = Dialect::postgres;
 
 /// Selects a record with the state of the server; always returns one row, with NULLs if there is no
@@ -42,25 +50,36 @@ std::string lock_row(const std::string& table, const std::string& name) {
 
 /// A statement that returns a row if, and only if, it has written.
 std::string conditional_write(const std::string& table, const std::string& name,
-                              const Snapshot& over, const Update& update, Version next) {
+                              const Snapshot& over, bool reserved, const Update& update,
+                              Version next) {
   if (over.version == 0) {
     // Naming the column refuses a table that could contain a name twice.
     return insert_statement(table, name, update, next, dialect) +
            " ON CONFLICT (name) DO NOTHING RETURNING 1";
   }
   const std::string write = update_statement(table, name, over.version, update, next, dialect);
-  if (over.reserved) return write + " RETURNING 1";
+  if (reserved) return write + " RETURNING 1";
   // Waiting for another client's transaction would be useless, because it changes the version.
   return write + " AND EXISTS (" + lock_row(table, name) + " SKIP LOCKED) RETURNING 1";
 }
 
-/// The write, and the messages to send with it.
-std::string with_messages(const std::string& write, const std::vector<Wakeup>& wakeups) {
+/// The channel of those that watch a record.
+std::string channel_of(const std::string& record) {
+  std::array<char, 16> digits{};
+  const auto end =
+      std::to_chars(digits.data(), digits.data() + digits.size(), fnv1a(record), 16).ptr;
+  return "dlock_latch_" + std::string(digits.data(), end);
+}
+
+/// The write of a record, and the messages to send with it.
+std::string with_messages(const std::string& write, const std::string& record,
+                          const std::vector<Wakeup>& wakeups) {
   if (wakeups.empty()) return write;
   std::string values;
   for (const Wakeup& wakeup : wakeups) {
-    values += (values.empty() ? "(" : ", (") + quoted(wakeup.channel) + ", " +
-              quoted(wakeup.message) + ")";
+    const std::string channel = wakeup.to.empty() ? channel_of(record) : channel_in(wakeup.to);
+    values +=
+        (values.empty() ? "(" : ", (") + quoted(channel) + ", " + quoted(wakeup.message) + ")";
   }
   return "WITH w AS (" + write + ") SELECT pg_notify(n.c, n.m) FROM w, (VALUES " + values +
          ") n(c, m)";
@@ -102,6 +121,9 @@ std::string with_tables(const std::string& schema) {
          "AND attname IN ('name', 'version', 'ends', 'body'))) ";
 }
 
+PostgresBackend::PostgresBackend(PostgresTerms terms)
+    : connection_(std::move(terms)), channel_(new_channel()) {}
+
 const std::string& PostgresBackend::table(const CallOptions& call_options) {
   connection_.connect(call_options);
   note_connection();
@@ -118,11 +140,10 @@ void PostgresBackend::find_table(const CallOptions& call_options) {
                std::string(crowd_condition) + " FROM target LEFT JOIN ours ON true GROUP BY schema",
            call_options);
   const PostgresResult& found = results.back();
-  if (found.rows() != 1) throw_unavailable(name() + ": no answer");
   const auto text = [&](int column) { return std::string(found.value(0, column).value_or("")); };
-  path_ = text(0) == std::to_string(connection_.login_pid()) ? Path::direct : Path::pooled;
+  is_direct_ = text(0) == std::to_string(connection_.login_pid());
   refuse_standby(found.value(0, 5));
-  crowded_ = path_ == Path::direct && text(6) == "t";
+  crowded_ = is_direct_ && text(6) == "t";
   const std::string target = text(1), tables = text(3);
   const bool is_one = text(2) == "1" && connection_.schema().empty();
   if (!is_one && text(4) != "t" && !tables.empty()) {
@@ -187,7 +208,7 @@ void PostgresBackend::create_table(const CallOptions& call_options) {
 std::vector<PostgresResult> PostgresBackend::run(const std::string& statements,
                                                  const CallOptions& call_options) {
   auto results = connection_.query(statements, call_options);
-  if (!results.empty() && results.back().sqlstate() == "42P01") {
+  if (results.back().sqlstate() == "42P01") {
     connection_.close();
     throw_unavailable(name() + ": the table " + escaped(table_) + " has gone");
   }
@@ -198,7 +219,6 @@ std::vector<PostgresResult> PostgresBackend::run(const std::string& statements,
 std::vector<PostgresResult> PostgresBackend::done(const std::string& statements,
                                                   const CallOptions& call_options) {
   auto results = run(statements, call_options);
-  if (results.empty()) throw_unavailable(name() + ": no answer");
   if (results.back().failed()) refuse(results.back());
   return results;
 }
@@ -206,8 +226,9 @@ std::vector<PostgresResult> PostgresBackend::done(const std::string& statements,
 void PostgresBackend::note_connection() {
   if (known_connection_ == connection_.count()) return;
   known_connection_ = connection_.count();
-  path_ = Path::unknown;
+  is_direct_ = false;
   table_.clear();
+  reserved_.clear();
   channels_.clear();
 }
 
@@ -223,14 +244,12 @@ Snapshot PostgresBackend::snapshot_from(const PostgresResult& row, Deadline sent
   };
   Snapshot seen;
   seen.sent = sent;
-  seen.connection = connection_.count();
   seen.clock = clock_in(row);
   refuse_standby(row.value(0, 1));
-  const auto pid = number(2).value_or(0);
-  path_ = pid == connection_.login_pid() ? Path::direct : Path::pooled;
-  seen.alive.emplace();
+  is_direct_ = number(2).value_or(0) == connection_.login_pid();
+  seen.lives.emplace();
   std::string_view pids = row.value(0, 3).value_or("");
-  while (!pids.empty()) seen.alive->insert(std::string(take_until(pids, ' ')));
+  while (!pids.empty()) seen.lives->ids.emplace(take_until(pids, ' '), 0);
   if (!row.value(0, 4)) return seen;
   seen.version = number(4).value_or(0);
   seen.text = from_hex(row.value(0, 5).value_or(""));
@@ -241,47 +260,49 @@ Snapshot PostgresBackend::snapshot_from(const PostgresResult& row, Deadline sent
   return seen;
 }
 
-Snapshot PostgresBackend::read(const std::string& name, const std::string& channel,
+Snapshot PostgresBackend::read(const std::string& name, OwnLife* own,
                                const CallOptions& call_options) {
   const std::string select = select_record(table(call_options), name);
+  const bool waits = own != nullptr && own->waits;
   // A pooler would pass a listening session on to its next client.
-  const bool listen =
-      !channel.empty() && path_ == Path::direct && !crowded_ && !channels_.contains(channel);
+  const bool listen = waits && hears() && !channels_.contains(channel_);
   const Deadline sent = BootClock::now();
-  const auto results = done((listen ? "LISTEN " + channel + "; " : "") + select, call_options);
+  const auto results = done((listen ? "LISTEN " + channel_ + "; " : "") + select, call_options);
   Snapshot seen = snapshot_from(results.back(), sent);
-  if (listen) channels_.insert(channel);
+  if (listen) channels_.insert(channel_);
+  if (own != nullptr) {
+    own->address = waits && hears() ? channel_ + "." + std::to_string(connection_.login_pid()) : "";
+  }
   return seen;
 }
 
 std::variant<Version, Snapshot> PostgresBackend::write(const std::string& name,
                                                        const Snapshot& over, const Update& update,
                                                        const CallOptions& call_options) {
-  const std::size_t write_result = over.reserved ? 0 : 3;
-  constexpr std::size_t write_read_and_commit = 3;
   const std::string table = this->table(call_options);
-  if ((update.names_connection || over.reserved) && over.connection != connection_.count()) {
-    throw_unavailable(connection_.name() + ": the connection was closed");
-  }
+  const bool reserved = reserved_ == name;
+  const std::size_t write_result = reserved ? 0 : 3;
+  const bool is_of_another =
+      !update.begun.empty() && !update.begun.contains(std::to_string(connection_.login_pid()));
+  if (is_of_another) throw_unavailable(connection_.name() + ": the connection was closed");
+  reserved_.clear();
   const Version next = next_version(over);
   const Deadline sent = BootClock::now();
   const auto results =
-      run((over.reserved ? "" : begin_to_write) +
-              with_messages(conditional_write(table, name, over, update, next), update.wakeups) +
+      run((reserved ? "" : begin_to_write) +
+              with_messages(conditional_write(table, name, over, reserved, update, next), name,
+                            update.wakeups) +
               "; " + select_record(table, name) + "; COMMIT",
           call_options);
-  if (results.empty()) throw_unavailable(connection_.name() + ": no answer");
   if (results.back().failed()) {
     if (!was_lost(results.back())) refuse(results.back());
     abandon();
-    return read(name, "", call_options);
+    return read(name, nullptr, call_options);
   }
-  if (results.size() != write_result + write_read_and_commit)
-    throw_unavailable(connection_.name() + ": no answer");
   if (results[write_result].rows() > 0) return next;
   Snapshot seen = snapshot_from(results[write_result + 1], sent);
   // The row was reserved, so nobody else can have changed it.
-  const bool is_hidden = over.reserved && over.version != 0 && seen.version == over.version;
+  const bool is_hidden = reserved && over.version != 0 && seen.version == over.version;
   if (is_hidden &&
       done("SELECT row_security_active('" + table + "')", call_options).back().value(0, 0) == "t") {
     throw Error(ErrorKind::denied, connection_.name() + ": row security of " + escaped(table) +
@@ -291,28 +312,27 @@ std::variant<Version, Snapshot> PostgresBackend::write(const std::string& name,
   return seen;
 }
 
-std::optional<Snapshot> PostgresBackend::reserve(const std::string& name,
-                                                 const CallOptions& call_options) {
+Snapshot PostgresBackend::reserve(const std::string& name, const CallOptions& call_options) {
   const std::string table = this->table(call_options);
   // A pooler has few connections to the server, and the wait for the row would occupy one.
-  if (path_ != Path::direct) return std::nullopt;
+  if (!is_direct_) return read(name, nullptr, call_options);
   const Deadline sent = BootClock::now();
   const auto results =
       run(std::string(begin_to_write) + "SET LOCAL idle_in_transaction_session_timeout TO 1000; " +
               lock_row(table, name) + "; " + select_record(table, name),
           call_options);
-  if (results.empty()) throw_unavailable(connection_.name() + ": no answer");
   if (was_lost(results.back())) {
     done("ROLLBACK", call_options);
-    return std::nullopt;
+    return read(name, nullptr, call_options);
   }
   if (results.back().failed()) refuse(results.back());
   Snapshot seen = snapshot_from(results.back(), sent);
-  seen.reserved = true;
+  reserved_ = name;
   return seen;
 }
 
 void PostgresBackend::abandon() {
+  reserved_.clear();
   if (connection_.is_open() && connection_.in_transaction()) connection_.close();
 }
 
@@ -325,18 +345,16 @@ RecordPage PostgresBackend::list(const std::string& prefix, const std::string& a
                "; SELECT encode(name, 'hex'), encode(body, 'hex') FROM " + table + " " +
                page_condition(prefix, after, page_rows, dialect) + "; " + select_record(table, ""),
            call_options);
-  constexpr std::size_t results_of_all = 3;
-  if (results.size() != results_of_all) throw_unavailable(connection_.name() + ": no answer");
   RecordPage page;
   // The clock is read before the rows, however long their transfer takes, and the living pids after
   // them, so that they include every waiter in a row. PostgreSQL reads the pids once in a
   // transaction, so the first statement must not select them.
-  page.read = snapshot_from(results.back(), sent);
-  page.read.clock = clock_in(results.front());
+  Snapshot seen = snapshot_from(results.back(), sent);
+  seen.clock = clock_in(results.front());
   const PostgresResult& rows = results[1];
   for (int row = 0; row < rows.rows(); ++row) {
-    page.records.push_back(
-        {from_hex(rows.value(row, 0).value_or("")), from_hex(rows.value(row, 1).value_or(""))});
+    seen.text = from_hex(rows.value(row, 1).value_or(""));
+    page.records.push_back({from_hex(rows.value(row, 0).value_or("")), seen});
   }
   page.last = rows.rows() < page_rows;
   return page;
@@ -357,10 +375,23 @@ void PostgresBackend::sweep(const std::string& prefix, const std::string& after,
        call_options);
 }
 
-std::string PostgresBackend::connection_id() const {
-  const bool hears = connection_.is_open() && path_ == Path::direct && !crowded_ &&
-                     known_connection_ == connection_.count();
-  return hears ? std::to_string(connection_.login_pid()) : "";
+std::variant<std::string, Wake::Reason> PostgresBackend::watch(RecordWatch& watch, Deadline until,
+                                                               int cancel_fd) {
+  if (crowded_) connection_.close();
+  if (!hears()) {
+    const Deadline next = std::min(until, watch.poll);
+    return sleep_until(next, cancel_fd) ? Wake::Reason::interrupted : Wake::Reason::due;
+  }
+  const std::string channel = watch.own.empty() ? channel_of(watch.record) : channel_in(watch.own);
+  if (watch.own.empty() && !channels_.contains(channel)) {
+    const Deadline end =
+        std::min(later(BootClock::now(), longest_listen), later(until, last_listen));
+    done("LISTEN " + channel, {end, cancel_fd});
+    // The record may have changed before.
+    channels_.insert(channel);
+    return Wake::Reason::changed;
+  }
+  return next_message(channel, until, cancel_fd);
 }
 
 std::variant<std::string, Wake::Reason> PostgresBackend::next_message(const std::string& channel,

@@ -26,37 +26,30 @@ std::string with_tables(const std::string& schema);
 /// a race, and not behind a pooler, locks the row until its write.
 class PostgresBackend final : public CasBackend {
  public:
-  explicit PostgresBackend(PostgresTerms terms) : connection_(std::move(terms)) {}
+  explicit PostgresBackend(PostgresTerms terms);
 
-  Snapshot read(const std::string& name, const std::string& channel,
-                const CallOptions& call_options) override;
+  Snapshot read(const std::string& name, OwnLife* own, const CallOptions& call_options) override;
   std::variant<Version, Snapshot> write(const std::string& name, const Snapshot& over,
                                         const Update& update,
                                         const CallOptions& call_options) override;
-  std::optional<Snapshot> reserve(const std::string& name,
-                                  const CallOptions& call_options) override;
+  Snapshot reserve(const std::string& name, const CallOptions& call_options) override;
   void abandon() override;
   RecordPage list(const std::string& prefix, const std::string& after,
                   const CallOptions& call_options) override;
   std::int64_t count(const std::string& prefix, const CallOptions& call_options) override;
   void sweep(const std::string& prefix, const std::string& after,
              const CallOptions& call_options) override;
-  std::string connection_id() const override;
-  std::variant<std::string, Wake::Reason> next_message(const std::string& channel, Deadline until,
-                                                       int cancel_fd) override;
-  bool is_crowded() const override { return crowded_; }
+  std::variant<std::string, Wake::Reason> watch(RecordWatch& watch, Deadline until,
+                                                int cancel_fd) override;
   void close() override { connection_.close(); }
   std::string name() const override { return connection_.name(); }
 
  private:
-  /// Whether the connection leads directly to one server process, as far as known.
-  enum class Path { unknown, direct, pooled };
-
   /// The name of the table. It is looked up once per connection, and the table is created if
   /// missing.
   const std::string& table(const CallOptions& call_options);
   std::vector<PostgresResult> run(const std::string& statements, const CallOptions& call_options);
-  /// Like run(), but returns at least one result, and throws if a statement failed.
+  /// Like run(), but throws if a statement failed.
   std::vector<PostgresResult> done(const std::string& statements, const CallOptions& call_options);
   /// Throws the error for a failed result.
   [[noreturn]] void refuse(const PostgresResult& failed);
@@ -68,12 +61,20 @@ class PostgresBackend final : public CasBackend {
   /// A snapshot from a row of clock, standby, pid, living pids, version and body.
   Snapshot snapshot_from(const PostgresResult& row, Deadline sent);
   void note_connection();
+  /// Whether the connection receives messages.
+  bool hears() const { return is_direct_ && !crowded_; }
+  std::variant<std::string, Wake::Reason> next_message(const std::string& channel, Deadline until,
+                                                       int cancel_fd);
 
   PostgresConnection connection_;
   int known_connection_ = 0;  ///< the connection that the next members describe
-  Path path_ = Path::unknown;
+  bool is_direct_ = false;    ///< it leads to one server process, not to a pooler
+  /// The server had few connections left when this one was opened. A waiter then keeps none while
+  /// it sleeps, because holders need them to renew.
   bool crowded_ = false;
   std::string table_;               ///< its name in SQL syntax; empty: not known yet
+  std::string reserved_;            ///< the record that an open transaction has locked
+  const std::string channel_;       ///< of this client's messages
   std::set<std::string> channels_;  ///< the channels that it listens on
 };
 

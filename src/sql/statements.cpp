@@ -85,6 +85,11 @@ std::string count_statement(const std::string& table, const std::string& prefix,
   return "SELECT count(*) FROM " + table + " WHERE " + is_under(prefix, dialect);
 }
 
+std::string new_channel() {
+  constexpr std::size_t bytes = 8;
+  return "dlock_" + random_hex(bytes);
+}
+
 Version next_version(const Snapshot& over) {
   constexpr std::size_t bytes = 7;
   while (true) {

@@ -43,6 +43,9 @@ std::string page_condition(const std::string& prefix, const std::string& after, 
 
 std::string count_statement(const std::string& table, const std::string& prefix, Dialect dialect);
 
+/// A name for the channel of a client's messages.
+std::string new_channel();
+
 /// The version for a write over `over`. It is random, so that none repeats, even after a record was
 /// removed or a failover lost some writes.
 Version next_version(const Snapshot& over);

@@ -4,10 +4,10 @@
 #include <set>
 #include <utility>
 
-#include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "base/text.hpp"
+#include "cas/record.hpp"
 #include "zookeeper/libzookeeper.hpp"
 
 namespace dlock {
@@ -16,9 +16,10 @@ namespace {
 using Kind = ZooKeeperRequest::Kind;
 using Change = ZooKeeperChange::Kind;
 
-constexpr std::string_view first_word_of_value = "ends ";
 constexpr std::string_view incarnation_child = "i-";
 constexpr std::string_view client_child = "b-";
+/// The address of a client is this and its session.
+constexpr std::string_view address_begins = "zk.";
 constexpr std::size_t incarnation_bytes = 8;
 constexpr std::size_t page_size = 200;
 constexpr std::size_t records_per_sweep = 50;
@@ -38,19 +39,6 @@ std::string node_name(std::string_view text) {
 std::string directory_name(std::string prefix) {
   if (prefix.ends_with(':')) prefix.pop_back();
   return prefix.empty() ? "dlock-locks" : node_name(prefix);
-}
-
-std::string value_of(const Update& update) {
-  return std::string(first_word_of_value) + std::to_string(update.ends.count()) + "\n" +
-         update.text;
-}
-
-/// Cuts the end of a record's lease from the front of its value.
-std::optional<microseconds> take_end(std::string_view& value) {
-  if (!value.starts_with(first_word_of_value)) return std::nullopt;
-  value.remove_prefix(first_word_of_value.size());
-  const auto ends = parse_number(take_until(value, '\n'), 0, INT64_MAX);
-  return ends ? std::optional(microseconds(*ends)) : std::nullopt;
 }
 
 }  // namespace
@@ -78,8 +66,9 @@ std::string ZooKeeperBackend::path_of(const std::string& name) const {
   return directory_ + "/" + node_name(std::string_view(name).substr(prefix_.size()));
 }
 
-std::string ZooKeeperBackend::own_child(const std::string& name) const {
-  return path_of(name) + "/" + std::string(client_child) + client_.session_id();
+/// The node that shows the session's life to the clients of a record, and takes messages for it.
+std::string ZooKeeperBackend::child_of(const std::string& name, const std::string& session) const {
+  return path_of(name) + "/" + std::string(client_child) + session;
 }
 
 void ZooKeeperBackend::make_directory(const CallOptions& call_options) {
@@ -139,7 +128,6 @@ std::vector<ZooKeeperBackend::Node> ZooKeeperBackend::nodes(const std::vector<st
                        [](const auto& one, const auto& other) { return one.mzxid < other.mzxid; });
   read.clock = milliseconds(latest->mtime_ms);
   read.revision = latest->mzxid;
-  read.connection = client_.session_count();
   std::vector<Node> found;
   for (std::size_t i = 1; i < replies.size(); i += 2) {
     found.push_back({std::move(replies[i]), std::move(replies[i + 1].children)});
@@ -151,71 +139,58 @@ std::vector<ZooKeeperBackend::Node> ZooKeeperBackend::nodes(const std::vector<st
 
 Snapshot ZooKeeperBackend::snapshot_from(const std::string& record, const Node& node,
                                          Snapshot seen) {
-  seen.alive.emplace();
+  seen.lives.emplace(Lives{Lives::Of::sessions});
   if (!node.is_there()) {
     states_.erase(record);
     return seen;
   }
-  std::string_view value = node.data.data;
+  seen.text = node.data.data;
   const std::string incarnation = node.incarnation();
-  if (!take_end(value) || incarnation.empty()) {
+  if (!take_end(seen.text) || incarnation.empty()) {
     throw Error(ErrorKind::wrong_data,
                 name() + ": the node " + escaped(path_of(record)) +
                     " holds something else than a record of dlock: it is left as it is");
   }
   for (const std::string& child : node.children) {
-    if (child.starts_with(client_child)) seen.alive->insert(child.substr(client_child.size()));
+    if (child.starts_with(client_child)) seen.lives->ids[child.substr(client_child.size())] = 0;
   }
-  seen.holding = *seen.alive;
-  seen.holding.erase(client_.session_id());
   State& state = states_[record];
   const bool known = state.incarnation == incarnation && state.node_version == node.data.version;
   if (!known) state = {++last_version_, incarnation, node.data.version};
+  // This client knows without its session whether it holds.
+  state.has_own_child = seen.lives->ids.erase(client_.session_id()) > 0;
   seen.version = state.version;
-  seen.text = value;
   return seen;
 }
 
-Snapshot ZooKeeperBackend::read(const std::string& name, const std::string& channel,
+Snapshot ZooKeeperBackend::read(const std::string& name, OwnLife* own,
                                 const CallOptions& call_options) {
   Snapshot seen;
   const auto found = nodes({name}, seen, call_options);
-  if (!channel.empty()) {
-    Listened& listened = channels_[channel];
-    if (listened.name != name) listened = {name, path_of(name)};
-    if (!listened.by_child) listened.mzxid = found.front().data.mzxid;
-  }
-  seen = snapshot_from(name, found.front(), std::move(seen));
-  // The child may exist from before the client turned to another record.
-  if (seen.alive->contains(client_.session_id())) listen_to_child(name);
-  return seen;
-}
-
-void ZooKeeperBackend::listen_to_child(const std::string& name) {
-  for (auto& [channel, listened] : channels_) {
-    if (listened.name != name || listened.path == own_child(name)) continue;
-    listened = {name, own_child(name), 0, true};
-  }
+  if (own != nullptr) own->address = std::string(address_begins) + client_.session_id();
+  return snapshot_from(name, found.front(), std::move(seen));
 }
 
 /// Adds the changes of client children: creates the own child if the text names it, removes it if
 /// the text no longer does, and writes messages into the children of others.
 void ZooKeeperBackend::add_child_changes(const std::string& name, const Snapshot& over,
-                                         const Update& update,
+                                         const Update& update, State& next,
                                          std::vector<ZooKeeperChange>& changes) const {
   const std::string own = client_.session_id();
-  const bool is_there = over.alive->contains(own);
-  if (update.names_connection && !is_there) {
-    changes.push_back({Change::create_ephemeral, own_child(name)});
+  const auto& ended = update.ended;
+  if (!update.begun.empty() && !next.has_own_child) {
+    changes.push_back({Change::create_ephemeral, child_of(name, own)});
+    next.has_own_child = true;
   }
-  if (update.departs && is_there && update.text.find("." + own) == std::string::npos) {
-    changes.push_back({Change::remove, own_child(name)});
+  if (next.has_own_child && std::find(ended.begin(), ended.end(), own) != ended.end()) {
+    changes.push_back({Change::remove, child_of(name, own)});
+    next.has_own_child = false;
   }
   for (const Wakeup& wakeup : update.wakeups) {
-    // A message for a latch needs no child: its waiters watch the record.
-    if (!over.alive->contains(wakeup.connection)) continue;
-    const std::string child = path_of(name) + "/" + std::string(client_child) + wakeup.connection;
-    changes.push_back({Change::set, child, wakeup.message});
+    // A message to all needs no child: they watch the record.
+    const std::string session = life_in(wakeup.to);
+    if (!over.lives->contains(session)) continue;
+    changes.push_back({Change::set, child_of(name, session), wakeup.message});
   }
 }
 
@@ -231,52 +206,44 @@ std::optional<std::vector<ZooKeeperChange>> ZooKeeperBackend::changes_for(const 
     next = {last_version_ + 1, std::string(incarnation_child) + random_hex(incarnation_bytes), 0};
     changes.push_back({Change::create, path, value_of(update)});
     changes.push_back({Change::create, path + "/" + next.incarnation});
-    add_child_changes(name, over, update, changes);
+    add_child_changes(name, over, update, next, changes);
     return changes;
   }
   const auto known = states_.find(name);
   if (known == states_.end() || known->second.version != over.version) return std::nullopt;
   const State& state = known->second;
   const std::string incarnation = path + "/" + state.incarnation;
-  std::set<std::string> stay = *over.alive;
-  if (update.departs) stay.erase(client_.session_id());
-  // A record that is created later has larger fences than this one.
-  const bool forgettable = update.vacant_after && update.vacant_after->value <= over.revision;
-  if (forgettable && stay.empty()) {
+  next = {last_version_ + 1, state.incarnation, state.node_version + 1, state.has_own_child};
+  std::vector<ZooKeeperChange> of_children;
+  add_child_changes(name, over, update, next, of_children);
+  const bool forgets = update.forgettable && over.lives->ids.empty() && !next.has_own_child;
+  if (forgets) {
     next = {};
-    add_child_changes(name, over, update, changes);
-    changes.push_back({Change::remove, incarnation});
-    changes.push_back({Change::remove, path, "", state.node_version});
-    return changes;
+    of_children.push_back({Change::remove, incarnation});
+    of_children.push_back({Change::remove, path, "", state.node_version});
+    return of_children;
   }
-  next = {last_version_ + 1, state.incarnation, state.node_version + 1};
   changes.push_back({Change::check, incarnation});
   changes.push_back({Change::set, path, value_of(update), state.node_version});
-  add_child_changes(name, over, update, changes);
+  changes.insert(changes.end(), of_children.begin(), of_children.end());
   return changes;
 }
 
 std::variant<Version, Snapshot> ZooKeeperBackend::write(const std::string& record,
                                                         const Snapshot& over, const Update& update,
                                                         const CallOptions& call_options) {
-  if (update.text.size() > largest_record()) {
-    throw_unavailable(name() + ": too many wait or hold: the record of the key would have " +
-                          std::to_string(update.text.size()) +
-                          " bytes, of 1000000 that ZooKeeper takes",
-                      Cause::other_reply);
-  }
   client_.connect(call_options);
-  if (update.names_connection && over.connection != client_.session_count()) {
+  if (!update.begun.empty() && !update.begun.contains(client_.session_id())) {
     throw_unavailable(name() + ": the session has ended");
   }
   State next;
   const auto changes = changes_for(record, over, update, next);
-  if (!changes) return read(record, "", call_options);
+  if (!changes) return read(record, nullptr, call_options);
   const auto reply = client_.ask({{Kind::multi, "", "", *changes}}, call_options).front();
   if (is_lost(reply.code)) client_.refuse_lost();
   const bool was_overtaken = reply.code == ZBADVERSION || reply.code == ZNONODE ||
                              reply.code == ZNODEEXISTS || reply.code == ZNOTEMPTY;
-  if (was_overtaken) return read(record, "", call_options);
+  if (was_overtaken) return read(record, nullptr, call_options);
   if (!reply.ok()) client_.refuse(reply.code, "write below " + escaped(directory_));
   if (next.version == 0) {
     states_.erase(record);
@@ -284,32 +251,26 @@ std::variant<Version, Snapshot> ZooKeeperBackend::write(const std::string& recor
   }
   last_version_ = next.version;
   states_[record] = next;
-  if (update.names_connection) listen_to_child(record);
   return next.version;
 }
 
-std::variant<std::string, Wake::Reason> ZooKeeperBackend::next_message(const std::string& channel,
-                                                                       Deadline until,
-                                                                       int cancel_fd) {
-  const auto found = channels_.find(channel);
-  const bool of_this_session =
-      found != channels_.end() &&
-      (!found->second.by_child || found->second.path == own_child(found->second.name));
-  if (!of_this_session) throw_unavailable(name() + ": the session has ended");
-  Listened& listened = found->second;
+std::variant<std::string, Wake::Reason> ZooKeeperBackend::watch(RecordWatch& watch, Deadline until,
+                                                                int cancel_fd) {
+  const bool by_child = !watch.own.empty();
+  const std::string path =
+      by_child ? child_of(watch.record, life_in(watch.own)) : path_of(watch.record);
   try {
     while (true) {
       Deadline sent{};
       const auto reply =
-          client_
-              .ask_until_answered({{Kind::get_and_watch, listened.path}}, {until, cancel_fd}, sent)
+          client_.ask_until_answered({{Kind::get_and_watch, path}}, {until, cancel_fd}, sent)
               .front();
-      const bool is_new = reply.mzxid != std::exchange(listened.mzxid, reply.mzxid);
-      if (!reply.ok() && listened.by_child) {
-        throw_unavailable(name() + ": the session has ended");
-      }
-      if (is_new && (!reply.data.empty() || !listened.by_child)) return reply.data;
-      if (!client_.await_change(listened.path, until, cancel_fd)) return Wake::Reason::due;
+      if (!reply.ok() && by_child) throw_unavailable(name() + ": the session has ended");
+      const bool is_new = reply.mzxid > watch.after;
+      watch.after = std::max(watch.after, reply.mzxid);
+      if (is_new && !by_child) return Wake::Reason::changed;
+      if (is_new && !reply.data.empty()) return reply.data;
+      if (!client_.await_change(path, until, cancel_fd)) return Wake::Reason::due;
     }
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::interrupted) return Wake::Reason::interrupted;
@@ -344,15 +305,12 @@ RecordPage ZooKeeperBackend::list(const std::string& prefix, const std::string& 
   auto wanted = names(prefix, after, call_options);
   page.last = wanted.size() <= page_size;
   if (!page.last) wanted.resize(page_size);
-  const auto found = nodes(wanted, page.read, call_options);
-  page.read.alive.emplace();
+  Snapshot read;
+  const auto found = nodes(wanted, read, call_options);
   for (std::size_t i = 0; i < found.size(); ++i) {
     // Foreign nodes are reported only to a reader of that name.
     if (!found[i].is_there() || !found[i].data.data.starts_with(first_word_of_value)) continue;
-    const Snapshot seen = snapshot_from(wanted[i], found[i], page.read);
-    page.read.alive->insert(seen.alive->begin(), seen.alive->end());
-    page.read.holding.insert(seen.holding.begin(), seen.holding.end());
-    page.records.push_back({wanted[i], seen.text, {}});
+    page.records.push_back({wanted[i], snapshot_from(wanted[i], found[i], read)});
   }
   return page;
 }
@@ -368,7 +326,7 @@ void ZooKeeperBackend::sweep(const std::string& prefix, const std::string& after
   Snapshot read;
   const auto found = nodes(wanted, read, call_options);
   for (std::size_t i = 0; i < found.size(); ++i) {
-    std::string_view value = found[i].data.data;
+    std::string value = found[i].data.data;
     const auto ends = found[i].is_there() ? take_end(value) : std::nullopt;
     const std::string incarnation = found[i].incarnation();
     // A record with a client's child cannot be removed.

@@ -33,8 +33,7 @@ class ZooKeeperBackend final : public CasBackend {
   ZooKeeperBackend(std::vector<Endpoint> servers, std::string shown, std::string chroot,
                    std::string prefix, milliseconds session);
 
-  Snapshot read(const std::string& name, const std::string& channel,
-                const CallOptions& call_options) override;
+  Snapshot read(const std::string& name, OwnLife* own, const CallOptions& call_options) override;
   std::variant<Version, Snapshot> write(const std::string& name, const Snapshot& over,
                                         const Update& update,
                                         const CallOptions& call_options) override;
@@ -43,12 +42,10 @@ class ZooKeeperBackend final : public CasBackend {
   std::int64_t count(const std::string& prefix, const CallOptions& call_options) override;
   void sweep(const std::string& prefix, const std::string& after,
              const CallOptions& call_options) override;
-  std::string connection_id() const override { return client_.session_id(); }
-  bool keeps_holds() const override { return true; }
-  /// On the channel of a client that waits in a record, returns what was written into its child. On
-  /// any other channel named to read(), returns when the record was changed.
-  std::variant<std::string, Wake::Reason> next_message(const std::string& channel, Deadline until,
-                                                       int cancel_fd) override;
+  /// Returns what is written into the own child, or waits for a change of the record.
+  std::variant<std::string, Wake::Reason> watch(RecordWatch& watch, Deadline until,
+                                                int cancel_fd) override;
+  bool stays_connected(bool) const override { return true; }
   /// The servers accept at most 1 MB (jute.maxbuffer); this leaves room for the rest of a request.
   std::size_t largest_record() const override { return 1'000'000; }
   void close() override { client_.close(); }
@@ -61,25 +58,25 @@ class ZooKeeperBackend final : public CasBackend {
     Version version = 0;
     std::string incarnation;
     std::int32_t node_version = 0;
+    bool has_own_child = false;
   };
   /// A node and its children, read by two requests.
   struct Node;
 
   std::string path_of(const std::string& name) const;
-  std::string own_child(const std::string& name) const;
+  std::string child_of(const std::string& name, const std::string& session) const;
   /// Lists the records below `prefix` and after `after`, in their order.
   std::vector<std::string> names(const std::string& prefix, const std::string& after,
                                  const CallOptions& call_options);
   std::vector<Node> nodes(const std::vector<std::string>& names, Snapshot& read,
                           const CallOptions& call_options);
-  void listen_to_child(const std::string& name);
   void make_directory(const CallOptions& call_options);
   Snapshot snapshot_from(const std::string& name, const Node& node, Snapshot seen);
   std::optional<std::vector<ZooKeeperChange>> changes_for(const std::string& name,
                                                           const Snapshot& over,
                                                           const Update& update, State& next) const;
   void add_child_changes(const std::string& name, const Snapshot& over, const Update& update,
-                         std::vector<ZooKeeperChange>& changes) const;
+                         State& next, std::vector<ZooKeeperChange>& changes) const;
 
   ZooKeeperClient client_;
   const std::string chroot_;
@@ -87,15 +84,6 @@ class ZooKeeperBackend final : public CasBackend {
   const std::string directory_;
   std::map<std::string, State> states_;  ///< of records, as last read or written
   Version last_version_ = 0;
-  /// The source of messages for a channel that was named to read(), and the last message seen
-  /// there.
-  struct Listened {
-    std::string name;
-    std::string path;
-    std::int64_t mzxid = 0;
-    bool by_child = false;
-  };
-  std::map<std::string, Listened> channels_;
 };
 
 }  // namespace dlock

@@ -263,7 +263,6 @@ void ZooKeeperClient::open(const CallOptions& call_options) {
   handle_ = libzookeeper().zookeeper_init(joined(all_addresses_, ",").c_str(), note_change,
                                           static_cast<int>(session_.count()), nullptr, nullptr, 0);
   if (handle_ == nullptr) throw_errno("cannot use libzookeeper");
-  ++sessions_;
   reached_ = false;
   failed_connects_ = refusals_ = 0;
   if (login.empty()) return;

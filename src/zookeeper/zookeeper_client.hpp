@@ -78,8 +78,6 @@ class ZooKeeperClient {
   bool is_open() const;
   /// The id of the session; empty if there is none.
   std::string session_id() const;
-  /// How many sessions have been opened.
-  int session_count() const { return sessions_; }
   /// The session timeout that the server granted.
   milliseconds granted_session() const;
   const std::string& name() const { return shown_; }
@@ -112,7 +110,6 @@ class ZooKeeperClient {
   milliseconds session_;
   _zhandle* handle_ = nullptr;
   int fd_ = -1;  ///< the library's socket
-  int sessions_ = 0;
   int failed_connects_ = 0;
   int refusals_ = 0;               ///< connections without a session, since the last session
   bool gave_up_ = false;           ///< the last connect() ran out of time

@@ -52,10 +52,10 @@ ZooKeeperStatus ask_zookeeper(const std::vector<Endpoint>& servers, const std::s
   ZooKeeperStatus status;
   try {
     ZooKeeperBackend backend(servers, shown, chroot, prefix, session);
-    backend.read(prefix + "k:", "", call_options);
+    backend.read(prefix + "k:", nullptr, call_options);
     status.session = backend.granted_session();
     const Deadline begun = BootClock::now();
-    const Snapshot seen = backend.read(prefix + "k:", "", call_options);
+    const Snapshot seen = backend.read(prefix + "k:", nullptr, call_options);
     status.round_trip = BootClock::now() - begun;
     status.ahead = seen.clock - wall_at(begun + status.round_trip / 2).time_since_epoch();
   } catch (const Error& error) {

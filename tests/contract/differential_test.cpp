@@ -312,7 +312,7 @@ class TableSide final : public WaiterNotifier {
   std::string text(const HoldEntry& hold) const {
     static constexpr const char* flags[] = {"h", "p", "k", "t"};
     const auto at = std::min(hold.at, now_.clock);
-    return std::string(flags[static_cast<int>(hold.flag)]) + " " + number(hold.floor.count()) +
+    return std::string(flags[static_cast<int>(hold.flag)]) + " " + number(hold.min_hold.count()) +
            " " + number(at.count()) + " " + number(hold.since.count()) + " " +
            number(hold.fence.value) + " " + number(hold.lease.count()) + " " +
            number(hold.ttl.count()) + " " + number(hold.limit.owners) + " " + hold.owner.text +
@@ -322,7 +322,7 @@ class TableSide final : public WaiterNotifier {
   void state() {
     std::vector<std::string> texts;
     for (const HoldEntry& hold : live_holds()) {
-      const bool kept = hold.flag == Flag::kept;
+      const bool kept = hold.flag == Flag::cooldown;
       const auto left = std::chrono::ceil<milliseconds>(left_of(hold, now_.clock));
       texts.push_back(seen(hold.token.text, kept ? "" : hold.owner.text, hold.fence, hold.limit,
                            left, hold.who.pid, hold.since));

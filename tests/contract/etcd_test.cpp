@@ -133,22 +133,12 @@ TEST_CASE("etcd: a hand-over costs the holder a transaction, and the waiter a co
   CHECK(waiter.requests() == "1 kv/range\n1 kv/txn\n1 lease/keepalive\n");
 }
 
-TEST_CASE("etcd: a record that is too large for it is refused, and nothing is written") {
+TEST_CASE("etcd: a record of the largest size is kept") {
   if (is_missing<EtcdServers>()) return;
-  EtcdServers& etcd = etcd_of_all();
-  EtcdBackend backend(etcd.endpoints(), "etcd://of-the-test");
-  const std::size_t most = backend.largest_record();
-  const Snapshot none = backend.read("dlock:k:a", "", soon());
-  try {
-    backend.write("dlock:k:a", none, Update{std::string(most + 1, 'x')}, soon());
-    FAIL("it was written");
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::unavailable);
-    CHECK(std::string(error.what()).find("too many wait or hold") != std::string::npos);
-  }
-  CHECK(etcd.keys().empty());
-  const auto written = backend.write("dlock:k:a", none, Update{std::string(most, 'x')}, soon());
-  CHECK(std::holds_alternative<Version>(written));
+  EtcdBackend backend(etcd_of_all().endpoints(), "etcd://of-the-test");
+  const Snapshot none = backend.read("dlock:k:a", nullptr, soon());
+  const Update large{std::string(backend.largest_record(), 'x')};
+  CHECK(std::holds_alternative<Version>(backend.write("dlock:k:a", none, large, soon())));
 }
 
 TEST_CASE("etcd: of many holds one is released without a write of the record that all share") {
@@ -317,10 +307,13 @@ TEST_CASE("etcd: a client whose token has expired logs in anew, and may watch ag
   const Claim claim = claim_on("k");
   granted(*store, claim);
   EtcdBackend waiter({server}, "etcd");
-  waiter.read("other", "channel", soon());
+  RecordWatch watch{"other"};
+  watch.after = waiter.read("other", nullptr, soon()).revision;
   std::this_thread::sleep_for(std::chrono::seconds(4));  // longer than the token's ttl
-  CHECK(std::holds_alternative<std::string>(waiter.next_message("channel", soon().deadline, -1)));
-  waiter.read("other", "channel", soon());
+  const auto why = waiter.watch(watch, soon().deadline, -1);
+  REQUIRE(std::holds_alternative<Wake::Reason>(why));
+  CHECK(std::get<Wake::Reason>(why) == Wake::Reason::changed);
+  waiter.read("other", nullptr, soon());
   CHECK(renew(*store, claim));
   CHECK(release(*store, claim) == Released::yes);
 }

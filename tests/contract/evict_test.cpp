@@ -17,9 +17,8 @@ class AnswerLost final : public CasBackend {
 
   std::function<void()> after_lost;
 
-  Snapshot read(const std::string& name, const std::string& channel,
-                const CallOptions& call_options) override {
-    return place_->read(name, channel, call_options);
+  Snapshot read(const std::string& name, OwnLife* own, const CallOptions& call_options) override {
+    return place_->read(name, own, call_options);
   }
   std::variant<Version, Snapshot> write(const std::string& name, const Snapshot& over,
                                         const Update& update,
@@ -40,10 +39,9 @@ class AnswerLost final : public CasBackend {
              const CallOptions& call_options) override {
     place_->sweep(prefix, after, call_options);
   }
-  std::string connection_id() const override { return place_->connection_id(); }
-  std::variant<std::string, Wake::Reason> next_message(const std::string& channel, Deadline until,
-                                                       int cancel_fd) override {
-    return place_->next_message(channel, until, cancel_fd);
+  std::variant<std::string, Wake::Reason> watch(RecordWatch& watch, Deadline until,
+                                                int cancel_fd) override {
+    return place_->watch(watch, until, cancel_fd);
   }
   void close() override { place_->close(); }
   std::string name() const override { return place_->name(); }

@@ -205,7 +205,8 @@ TEST_CASE("MariaDB: a waiter that watches the holder asks little meanwhile") {
   CHECK(waiter.requests() <= 3);
 }
 
-TEST_CASE("MariaDB: the second waiter watches the holder, too, and the third the second") {
+TEST_CASE(
+    "MariaDB: each waiter watches the client before it, and the second looks at the record, too") {
   if (is_missing<MariaDbServer>()) return;
   MariaDbServer& server = mariadb();
   const auto holder = store_at(server.address(false));
@@ -376,7 +377,8 @@ TEST_CASE("MariaDB: a read that waited for the table tells no time from before i
   MysqlBackend waits(server.address(false), "mariadb");
   MysqlConnection administrator(server.address(false), "mariadb");
   REQUIRE_FALSE(administrator.query("LOCK TABLES dlock WRITE", soon()).back().failed());
-  auto reading = std::async(std::launch::async, [&] { return waits.read("x:k:k", "", soon()); });
+  auto reading =
+      std::async(std::launch::async, [&] { return waits.read("x:k:k", nullptr, soon()); });
   const std::string is_waiting =
       "SELECT count(*) FROM information_schema.processlist WHERE state LIKE "
       "'Waiting for table metadata lock%'";
@@ -422,9 +424,9 @@ TEST_CASE("MariaDB: no option file makes a record that is there look like one ju
   MariaDbServer& server = mariadb();
   const OptionFile file("return-found-rows=1\nreconnect=1\n");
   MysqlBackend first(server.address(false), "mariadb"), second(server.address(false), "mariadb");
-  const Snapshot none = second.read("dlock:k:k", "", soon());
-  const auto made =
-      first.write("dlock:k:k", first.read("dlock:k:k", "", soon()), Update{"of the first"}, soon());
+  const Snapshot none = second.read("dlock:k:k", nullptr, soon());
+  const auto made = first.write("dlock:k:k", first.read("dlock:k:k", nullptr, soon()),
+                                Update{"of the first"}, soon());
   REQUIRE(std::holds_alternative<Version>(made));
   const auto late = second.write("dlock:k:k", none, Update{"of the second"}, soon());
   REQUIRE(std::holds_alternative<Snapshot>(late));

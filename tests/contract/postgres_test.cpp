@@ -141,9 +141,9 @@ TEST_CASE("PostgreSQL: of two writes over one version the second changes nothing
   PostgresServer server;
   PostgresBackend first({server.url(), {}, "first"}), second({server.url(), {}, "second"});
   const std::string name = "dlock:k:k";
-  const Snapshot none = first.read(name, "", soon());
+  const Snapshot none = first.read(name, nullptr, soon());
   REQUIRE(std::holds_alternative<Version>(first.write(name, none, Update{"made"}, soon())));
-  const Snapshot seen = second.read(name, "", soon());
+  const Snapshot seen = second.read(name, nullptr, soon());
   const auto counts = first.write(name, seen, Update{"of the first"}, soon());
   REQUIRE(std::holds_alternative<Version>(counts));
   const auto late = second.write(name, seen, Update{"of the second"}, soon());
@@ -156,38 +156,35 @@ TEST_CASE("PostgreSQL: a client that lost a race has the row to itself, for a se
   PostgresServer server;
   PostgresBackend first({server.url(), {}, "first"}), second({server.url(), {}, "second"});
   const std::string name = "dlock:k:k";
-  const Snapshot none = first.read(name, "", soon());
+  const Snapshot none = first.read(name, nullptr, soon());
   REQUIRE(std::holds_alternative<Version>(first.write(name, none, Update{"made"}, soon())));
-  Snapshot seen = first.read(name, "", soon());
+  Snapshot seen = first.read(name, nullptr, soon());
 
-  auto reserved = second.reserve(name, soon());
-  REQUIRE(reserved);
+  Snapshot reserved = second.reserve(name, soon());
   const auto overtaken = first.write(name, seen, Update{"too early"}, soon());
   CHECK(std::holds_alternative<Snapshot>(overtaken));
-  const auto written = second.write(name, *reserved, Update{"of the second"}, soon());
+  const auto written = second.write(name, reserved, Update{"of the second"}, soon());
   REQUIRE(std::holds_alternative<Version>(written));
 
   reserved = second.reserve(name, soon());
-  REQUIRE(reserved);
   // The second client is stalled meanwhile.
   CHECK(eventually([&] {
     try {
-      const auto next = first.reserve(name, soon());
-      return next &&
-             std::holds_alternative<Version>(first.write(name, *next, Update{"in time"}, soon()));
+      const Snapshot next = first.reserve(name, soon());
+      return std::holds_alternative<Version>(first.write(name, next, Update{"in time"}, soon()));
     } catch (const Error&) {
       return false;
     }
   }));
   bool was_late = true;
   try {
-    const auto late = second.write(name, *reserved, Update{"too late"}, soon());
+    const auto late = second.write(name, reserved, Update{"too late"}, soon());
     was_late = std::holds_alternative<Snapshot>(late);
   } catch (const Error&) {
     // Its session has ended with the reservation.
   }
   CHECK(was_late);
-  CHECK(first.read(name, "", soon()).text == "in time");
+  CHECK(first.read(name, nullptr, soon()).text == "in time");
 }
 
 TEST_CASE(

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/wait.hpp"
+#include "cas/record.hpp"
 #include "contract/engines.hpp"
 #include "support/eventually.hpp"
 #include "support/installed.hpp"
@@ -90,7 +91,7 @@ class BetweenReads {
 bool comes_to_have(ZooKeeperBackend& backend, const std::string& name, const Update& update) {
   return eventually([&] {
     try {
-      const Snapshot seen = backend.read(name, "", soon());
+      const Snapshot seen = backend.read(name, nullptr, soon());
       if (seen.text == update.text) return true;
       return std::holds_alternative<Version>(backend.write(name, seen, update, soon()));
     } catch (const Error&) {
@@ -106,17 +107,20 @@ TEST_CASE("ZooKeeper: a client that turns to another record and back still hears
     return ZooKeeperBackend(servers.endpoints(), "zk", "", "x:", milliseconds(20'000));
   };
   ZooKeeperBackend waiter = open(), holder = open();
-  const Snapshot none = waiter.read("x:a", "channel", soon());
+  OwnLife own{true};
+  const Snapshot none = waiter.read("x:a", &own, soon());
   Update entry{"an entry"};
-  entry.names_connection = true;
+  entry.begun[life_in(own.address)] = 0;
   REQUIRE(std::holds_alternative<Version>(waiter.write("x:a", none, entry, soon())));
-  waiter.read("x:b", "channel", soon());
-  waiter.read("x:a", "channel", soon());
-  const Snapshot seen = holder.read("x:a", "", soon());
-  CHECK(seen.alive == std::set<std::string>{waiter.connection_id()});
-  const Update handed{"handed over", {}, {{"channel", "yours", waiter.connection_id()}}};
+  waiter.read("x:b", &own, soon());
+  const Snapshot last = waiter.read("x:a", &own, soon());
+  const Snapshot seen = holder.read("x:a", nullptr, soon());
+  CHECK(seen.lives->ids.size() == 1);
+  CHECK(seen.lives->contains(life_in(own.address)));
+  const Update handed{"handed over", {}, {{own.address, "yours"}}};
   REQUIRE(std::holds_alternative<Version>(holder.write("x:a", seen, handed, soon())));
-  const auto heard = waiter.next_message("channel", soon().deadline, -1);
+  RecordWatch watch{"x:a", own.address, {}, last.revision};
+  const auto heard = waiter.watch(watch, soon().deadline, -1);
   REQUIRE(std::holds_alternative<std::string>(heard));
   CHECK(std::get<std::string>(heard) == "yours");
 }
@@ -128,17 +132,17 @@ TEST_CASE("ZooKeeper: a write meant for a record that was removed and made again
     return ZooKeeperBackend(servers.endpoints(), "zk", "", "x:", milliseconds(20'000));
   };
   ZooKeeperBackend late = open(), other = open();
-  const Snapshot none = other.read("x:a", "", soon());
+  const Snapshot none = other.read("x:a", nullptr, soon());
   REQUIRE(std::holds_alternative<Version>(other.write("x:a", none, {"first"}, soon())));
-  const Snapshot old = late.read("x:a", "", soon());
+  const Snapshot old = late.read("x:a", nullptr, soon());
   Update vacant{"nobody"};
-  vacant.vacant_after = Fence{1};
-  const Snapshot first = other.read("x:a", "", soon());
+  vacant.forgettable = true;
+  const Snapshot first = other.read("x:a", nullptr, soon());
   const auto removed = other.write("x:a", first, vacant, soon());
   REQUIRE(std::holds_alternative<Version>(removed));
   CHECK(std::get<Version>(removed) == 0);
   REQUIRE(std::holds_alternative<Version>(
-      other.write("x:a", other.read("x:a", "", soon()), {"second"}, soon())));
+      other.write("x:a", other.read("x:a", nullptr, soon()), {"second"}, soon())));
   const auto refused = late.write("x:a", old, {"late"}, soon());
   REQUIRE(std::holds_alternative<Snapshot>(refused));
   CHECK(std::get<Snapshot>(refused).text == "second");
@@ -151,17 +155,17 @@ TEST_CASE("ZooKeeper: a record that is removed and made again while it is read i
   const auto write = [&](const Update& update) { return comes_to_have(other, "x:a", update); };
   REQUIRE(write({"first"}));
   Update vacant{"nobody"};
-  vacant.vacant_after = Fence{1};
+  vacant.forgettable = true;
   BetweenReads between(servers.endpoint(0), get_children2,
                        [&] { CHECK((write(vacant) && write({"second"}))); });
   Endpoint endpoint = servers.endpoint(0);
   endpoint.port = between.port();
   ZooKeeperBackend late({endpoint}, "zk", "", "x:", milliseconds(20'000));
-  const Snapshot seen = late.read("x:a", "", soon());
+  const Snapshot seen = late.read("x:a", nullptr, soon());
   between.await();
   CHECK(seen.text == "second");
   CHECK(comes_to_have(late, "x:a", {"third"}));
-  CHECK(other.read("x:a", "", soon()).text == "third");
+  CHECK(other.read("x:a", nullptr, soon()).text == "third");
 }
 
 TEST_CASE(
@@ -172,7 +176,7 @@ TEST_CASE(
   REQUIRE(comes_to_have(other, "x:a", {"held"}));
   microseconds renewed{};
   BetweenReads between(servers.endpoint(0), get_data, [&] {
-    const auto clock = [&] { return other.read("x:a", "", soon()).clock; };
+    const auto clock = [&] { return other.read("x:a", nullptr, soon()).clock; };
     const auto begun = clock();
     CHECK(eventually([&] { return (renewed = clock()) > begun; }));
     CHECK(comes_to_have(other, "x:a", {"renewed"}));
@@ -180,7 +184,7 @@ TEST_CASE(
   Endpoint endpoint = servers.endpoint(0);
   endpoint.port = between.port();
   ZooKeeperBackend reader({endpoint}, "zk", "", "x:", milliseconds(20'000));
-  const Snapshot seen = reader.read("x:a", "", soon());
+  const Snapshot seen = reader.read("x:a", nullptr, soon());
   between.await();
   CHECK(seen.text == "renewed");
   CHECK(seen.clock >= renewed);
@@ -196,22 +200,16 @@ TEST_CASE("ZooKeeper: a client from before its data were lost gets a session aga
   servers.start(0);
   servers.await_service();
   CHECK(comes_to_have(backend, "x:a", {"held again"}));
-  CHECK(backend.read("x:b", "", soon()).version == 0);
+  CHECK(backend.read("x:b", nullptr, soon()).version == 0);
 }
 
-TEST_CASE("ZooKeeper: a record of nearly 1 MB is kept, and a larger one refused in words") {
+TEST_CASE("ZooKeeper: a record of nearly 1 MB is kept") {
   if (is_missing<ZooKeeperServers>()) return;
   ZooKeeperServers servers;
   ZooKeeperBackend backend(servers.endpoints(), "zk", "", "x:", milliseconds(20'000));
-  const Update large{std::string(1'000'000, 'x')};
+  const Update large{std::string(backend.largest_record(), 'x')};
   REQUIRE(comes_to_have(backend, "x:a", large));
-  const Snapshot seen = backend.read("x:a", "", soon());
-  CHECK(seen.text == large.text);
-  CHECK_THROWS_WITH_AS(backend.write("x:a", seen, {std::string(1'000'001, 'x')}, soon()),
-                       "zk: too many wait or hold: the record of the key would have 1000001 bytes, "
-                       "of 1000000 that ZooKeeper takes",
-                       Error);
-  CHECK(backend.read("x:a", "", soon()).version == seen.version);
+  CHECK(backend.read("x:a", nullptr, soon()).text == large.text);
 }
 
 TEST_CASE("ZooKeeper: a list of large records is complete") {
@@ -227,7 +225,7 @@ TEST_CASE("ZooKeeper: a list of large records is complete") {
   CHECK(page.last);
   std::vector<std::string> listed;
   for (const NamedRecord& record : page.records) {
-    CHECK(record.text.size() == 900'000);
+    CHECK(record.seen.text.size() == 900'000);
     listed.push_back(record.name);
   }
   CHECK(listed == names);
@@ -259,7 +257,7 @@ TEST_CASE("ZooKeeper: twenty thousand arrivals at latches are counted, listed an
   const RecordPage page = backend.list("x:", "", soon());
   CHECK_FALSE(page.last);
   REQUIRE(page.records.size() == 1);
-  CHECK(page.records[0].text == "ended");
+  CHECK(page.records[0].seen.text == "ended");
   backend.sweep("x:", "", soon());
   CHECK(backend.count("x:a", soon()) == requests * in_each);
 }
@@ -272,7 +270,7 @@ TEST_CASE("ZooKeeper: a list has what was written before, also from a server tha
     return ZooKeeperBackend({servers.endpoint(server)}, "zk", "", "x:", milliseconds(40'000));
   };
   ZooKeeperBackend reader = open(follower), writer = open(leader);
-  reader.read("x:none", "", soon());
+  reader.read("x:none", nullptr, soon());
   constexpr int records = 300;
   servers.stop(follower);
   for (int i = 0; i < records; ++i) {

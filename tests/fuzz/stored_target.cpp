@@ -3,7 +3,7 @@
 #include <string>
 
 #include "base/text.hpp"
-#include "cas/latch_record.hpp"
+#include "cas/record.hpp"
 #include "fuzz/fuzz.hpp"
 #include "redis/cluster_router.hpp"
 #include "redis/protocol_text.hpp"

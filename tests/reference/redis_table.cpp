@@ -104,7 +104,7 @@ Released RedisTable::release(const Token& token, const ReleaseTerms& terms, Serv
   HoldEntry* own = stored.find_hold(token);
   if (own != nullptr && own->inside()) {
     answer = Released::yes;
-    if (terms.ignore_floor) own->floor = milliseconds(0);
+    if (terms.ignore_floor) own->min_hold = milliseconds(0);
     end_hold(stored, *own, now.clock);
   } else if (stored.find_waiter(token) != stored.queue.end()) {
     answer = Released::left_queue;

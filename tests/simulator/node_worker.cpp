@@ -14,14 +14,14 @@ Refusal refusal_of(const Refused& refused, microseconds now) {
   std::vector<Hold> holds;
   for (const HoldEntry& entry : refused.holds) {
     Hold hold;
-    hold.owner = entry.flag == Flag::kept ? "" : entry.owner.text;
+    hold.owner = entry.flag == Flag::cooldown ? "" : entry.owner.text;
     hold.who = entry.who;
     hold.acquired_at = WallTime(entry.since);
     hold.held = std::max(ceil_ms(now - entry.since), milliseconds(0));
     hold.lease_left = ceil_ms(left_of(entry, now));
     hold.limit = entry.limit;
     hold.fence = entry.fence;
-    hold.kept = entry.flag == Flag::kept;
+    hold.kept = entry.flag == Flag::cooldown;
     holds.push_back(std::move(hold));
   }
   refusal.held_by = holders_of(std::move(holds));

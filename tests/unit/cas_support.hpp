@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <memory>
 #include <string>
@@ -26,14 +27,14 @@ class SmallBackend final : public CasBackend {
  public:
   explicit SmallBackend(SmallPlace& place) : place_(place) {}
 
-  Snapshot read(const std::string&, const std::string&, const CallOptions&) override {
+  Snapshot read(const std::string&, OwnLife* own, const CallOptions&) override {
+    if (own != nullptr) own->address = "channel.1";
     Snapshot seen;
     seen.text = place_.text;
     seen.version = place_.version;
     seen.clock = place_.clock;
     seen.sent = BootClock::now();
-    seen.connection = 1;
-    seen.alive = {connection_id()};
+    seen.lives = Lives{Lives::Of::connections, {{"1", 0}}};
     return seen;
   }
   std::variant<Version, Snapshot> write(const std::string&, const Snapshot&, const Update& update,
@@ -47,10 +48,14 @@ class SmallBackend final : public CasBackend {
   }
   std::int64_t count(const std::string&, const CallOptions&) override { return 0; }
   void sweep(const std::string&, const std::string&, const CallOptions&) override {}
-  std::string connection_id() const override { return "1"; }
-  bool hears_messages() const override { return place_.sends_messages; }
-  std::variant<std::string, Wake::Reason> next_message(const std::string&, Deadline, int) override {
-    if (place_.messages.empty()) return Wake::Reason::due;
+  std::variant<std::string, Wake::Reason> watch(RecordWatch& watch, Deadline until,
+                                                int cancel_fd) override {
+    if (!place_.sends_messages) {
+      sleep_until(std::min(until, watch.poll), cancel_fd);
+      return Wake::Reason::due;
+    }
+    // No message has woken the client.
+    if (place_.messages.empty()) return Wake::Reason::interrupted;
     const std::string message = place_.messages.front();
     place_.messages.pop_front();
     return message;

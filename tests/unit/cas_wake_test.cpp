@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "cas/open_record.hpp"
+#include "cas/record.hpp"
 #include "unit/cas_support.hpp"
 
 namespace dlock::test {
@@ -50,7 +50,7 @@ TEST_CASE("cas: a message that is not whole, or meant for another, grants a wait
                     next,
                     next + " x",
                     next + " 5 6"};
-  CHECK(slept(store, waiter).why == Wake::Reason::due);
+  CHECK(slept(store, waiter).why == Wake::Reason::interrupted);
   CHECK(place.messages.empty());
 }
 

@@ -180,19 +180,19 @@ TEST_CASE("etcd: doctor calls nothing sound that it was not told or that failed"
 }
 
 /// The result of a renewal with this answer.
-PlaceLease renewed(const std::string& body) {
+EngineLease renewed(const std::string& body) {
   FakeServer server({say_http(body)}, true);
   Endpoint endpoint;
   endpoint.host = "127.0.0.1";
   endpoint.port = server.address().port;
   EtcdBackend backend({endpoint}, "etcd://of-the-test");
-  PlaceLease lease{7, milliseconds(30'000), milliseconds(30'000), BootClock::now()};
+  EngineLease lease{7, milliseconds(30'000), milliseconds(30'000), BootClock::now()};
   backend.renew(lease, {later(BootClock::now(), std::chrono::seconds(60)), -1});
   return lease;
 }
 
 TEST_CASE("etcd: only an answer that tells how long a lease lasts renews it") {
-  const PlaceLease lease = renewed(R"({"result":{"ID":"7","TTL":"31"}})");
+  const EngineLease lease = renewed(R"({"result":{"ID":"7","TTL":"31"}})");
   CHECK(lease.id == 7);
   CHECK(lease.length == milliseconds(31'000));
   CHECK(renewed(R"({"result":{"ID":"7"}})").id == 0);

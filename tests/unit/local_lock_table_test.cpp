@@ -361,7 +361,7 @@ TEST_CASE("rules: a floor outlives the lease, and can be ignored by a release") 
   claim.floor = milliseconds(15'000);
   rules.granted(claim);
   rules.pass(milliseconds(10'000));
-  CHECK(rules.refused(test::claim("b", "b")).holds[0].flag == Flag::kept);
+  CHECK(rules.refused(test::claim("b", "b")).holds[0].flag == Flag::cooldown);
   rules.pass(milliseconds(5'000));
   rules.granted(claim);
   CHECK(rules.release("a", ReleaseMode::ignore_floor) == Released::yes);
@@ -375,9 +375,9 @@ TEST_CASE("rules: force throws out one fence or everybody, and lets the queue in
   rules.granted(claim("b", "b", 2));
   rules.refused(claim("w", "w", 2), true);
   const Who by{"h", 1, "u", "c", "l"};
-  CHECK(rules.table.force(a.fence, by, rules.now(), rules.heard).answer.size() == 2);
+  CHECK(rules.table.evict(a.fence, by, rules.now(), rules.heard).answer.size() == 2);
   CHECK(grants_in(rules.heard) == 1);
-  CHECK(rules.table.force({}, by, rules.now(), rules.heard).answer.size() == 2);
+  CHECK(rules.table.evict({}, by, rules.now(), rules.heard).answer.size() == 2);
   CHECK(rules.table.live_holds(rules.now()).empty());
   CHECK(rules.table.evicted_by({"a2"}) == by);
   CHECK(rules.table.evicted_by({"w"}) == by);  // it had not confirmed yet

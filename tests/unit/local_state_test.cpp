@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
-#include "cas/latch_record.hpp"
+#include "cas/record.hpp"
 #include "local/key_file.hpp"
 #include "rule/table_text.hpp"
 
@@ -52,12 +52,12 @@ LockTable full_table() {
   HoldEntry hold;
   hold.token.text = "a/b:12";
   hold.owner.text = "a/b";
-  hold.flag = Flag::kept;
+  hold.flag = Flag::cooldown;
   hold.at = microseconds(1);
   hold.since = microseconds(2);
   hold.lease = milliseconds(3);
   hold.ttl = milliseconds(4);
-  hold.floor = milliseconds(5);
+  hold.min_hold = milliseconds(5);
   hold.limit = no_limit;
   hold.fence.value = 6;
   hold.who = Who{"host", 7, "us er", "-", "label\n%\xff"};
@@ -69,7 +69,7 @@ LockTable full_table() {
   waiter.ticket.value = 14;
   waiter.seen = microseconds(-15);
   waiter.ttl = milliseconds(16);
-  waiter.floor = milliseconds(17);
+  waiter.min_hold = milliseconds(17);
   waiter.who.label = "";
   table.queue.push_back(waiter);
   table.last_fence.value = 18;
@@ -241,7 +241,7 @@ TEST_CASE("a time or a lease that no clock can have told is refused, and not rec
   CHECK(is_refused([](LockTable& table) { table.holds[0].lease = milliseconds::max(); }));
   CHECK(is_refused([](LockTable& table) { table.holds[0].lease = milliseconds(-1); }));
   CHECK(is_refused([](LockTable& table) { table.holds[0].ttl = milliseconds::max(); }));
-  CHECK(is_refused([](LockTable& table) { table.holds[0].floor = milliseconds::max(); }));
+  CHECK(is_refused([](LockTable& table) { table.holds[0].min_hold = milliseconds::max(); }));
   CHECK(is_refused([](LockTable& table) { table.holds[0].fence.value = INT64_MAX; }));
   CHECK(is_refused([](LockTable& table) { table.queue[0].ticket.value = INT64_MAX; }));
   CHECK(is_refused([](LockTable& table) { table.queue[0].seen = microseconds::min(); }));

@@ -284,7 +284,7 @@ TEST_CASE(
   leased.at = leased.since = microseconds(900'000'000);
   leased.lease = milliseconds(5);
   HoldEntry not_begun = by_process;
-  not_begun.floor = milliseconds(7);
+  not_begun.min_hold = milliseconds(7);
   HoldEntry floored = not_begun;
   floored.backing.command.pid = 4242;
   table.holds = {by_process, leased, not_begun, floored};
@@ -295,7 +295,7 @@ TEST_CASE(
   REQUIRE(table.holds.size() == 2);
   CHECK(table.holds[0].at == microseconds(0));
   CHECK(table.holds[0].lease == milliseconds(5));
-  CHECK(table.holds[1].flag == Flag::kept);
+  CHECK(table.holds[1].flag == Flag::cooldown);
   CHECK(table.holds[1].lease == milliseconds(7));
   CHECK(table.queue.empty());
   const LockTable seen = table;

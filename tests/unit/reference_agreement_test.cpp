@@ -120,7 +120,7 @@ class Twins {
     if (step.kind == 20) {
       std::optional<Fence> fence;
       if (step.flag && !rule_.holds.empty()) fence = rule_.holds.front().fence;
-      return rule_.force(fence, step.claim.who, now, rule_listeners_).answer ==
+      return rule_.evict(fence, step.claim.who, now, rule_listeners_).answer ==
              reference_.force(fence, step.claim.who, server_now, reference_listeners_);
     }
     if (step.kind == 21) {

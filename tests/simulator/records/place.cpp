@@ -1,8 +1,10 @@
 #include "simulator/records/place.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.hpp"
+#include "cas/record.hpp"
 
 namespace dlock::sim {
 namespace {
@@ -49,10 +51,9 @@ Version RecordPlace::apply(const std::string& name, Version over, const Update& 
   if (!counts) return 0;
   rows[name] = {update.text, next_version(over), now_in_schedule};
   for (const Wakeup& wakeup : update.wakeups) {
-    for (auto& [id, session] : sessions) {
-      if (session.channels.contains(wakeup.channel)) {
-        session.inbox.emplace_back(wakeup.channel, wakeup.message);
-      }
+    const auto session = sessions.find(life_in(wakeup.to));
+    if (session != sessions.end() && session->second.listens) {
+      session->second.inbox.push_back(wakeup.message);
     }
   }
   return rows[name].version;
@@ -79,7 +80,6 @@ void SimulatedBackend::connect() {
   if (!id_.empty()) return;
   id_ = std::to_string(place_.chance().next() >> 16);
   place_.sessions[id_] = {};
-  ++count_;
 }
 
 void SimulatedBackend::drop() {
@@ -89,19 +89,17 @@ void SimulatedBackend::drop() {
 
 void SimulatedBackend::trip() { place_.pass(latency); }
 
-std::set<std::string> SimulatedBackend::alive() const {
-  std::set<std::string> ids;
-  for (const auto& [id, session] : place_.sessions) ids.insert(id);
-  return ids;
+Lives SimulatedBackend::alive() const {
+  Lives lives;
+  for (const auto& [id, session] : place_.sessions) lives.ids.emplace(id, 0);
+  return lives;
 }
 
-Snapshot SimulatedBackend::look(const std::string& name, Deadline sent,
-                                const std::set<std::string>& living) const {
+Snapshot SimulatedBackend::look(const std::string& name, Deadline sent, const Lives& living) const {
   Snapshot seen;
   seen.clock = place_.clock();
   seen.sent = sent;
-  seen.connection = count_;
-  seen.alive = living;
+  seen.lives = living;
   const auto found = place_.rows.find(name);
   if (found == place_.rows.end()) return seen;
   seen.text = found->second.text;
@@ -109,8 +107,7 @@ Snapshot SimulatedBackend::look(const std::string& name, Deadline sent,
   return seen;
 }
 
-Snapshot SimulatedBackend::read(const std::string& name, const std::string& channel,
-                                const CallOptions&) {
+Snapshot SimulatedBackend::read(const std::string& name, OwnLife* own, const CallOptions&) {
   const Deadline sent = now_in_schedule;
   const auto early = alive();
   connect();
@@ -119,7 +116,8 @@ Snapshot SimulatedBackend::read(const std::string& name, const std::string& chan
     drop();
     throw_unavailable("lost");
   }
-  if (!channel.empty()) place_.sessions[id_].channels.insert(channel);
+  if (own != nullptr && own->waits) place_.sessions[id_].listens = true;
+  if (own != nullptr) own->address = "channel." + id_;
   const bool judges_early = place_.flaw() == PlaceFlaw::judges_early;
   const Snapshot seen = look(name, sent, judges_early ? early : alive());
   trip();  // the reply ages on its way
@@ -132,7 +130,7 @@ std::variant<Version, Snapshot> SimulatedBackend::write(const std::string& name,
   const Deadline sent = now_in_schedule;
   const auto early = alive();
   connect();
-  if (update.names_connection && over.connection != count_) throw_unavailable("closed");
+  if (!update.begun.empty() && !update.begun.contains(id_)) throw_unavailable("closed");
   trip();
   const auto fails = [&](std::size_t once_in) {
     if (!place_.chance().one_in(once_in)) return false;
@@ -156,19 +154,15 @@ std::variant<Version, Snapshot> SimulatedBackend::write(const std::string& name,
   return seen;
 }
 
-std::variant<std::string, Wake::Reason> SimulatedBackend::next_message(const std::string& channel,
-                                                                       Deadline, int) {
+std::variant<std::string, Wake::Reason> SimulatedBackend::watch(RecordWatch& watch, Deadline, int) {
   const auto session = place_.sessions.find(id_);
-  if (session == place_.sessions.end() || !session->second.channels.contains(channel)) {
-    throw_unavailable("does not listen");
-  }
+  const bool listens = session != place_.sessions.end() && session->second.listens;
+  if (!listens || life_in(watch.own) != id_) throw_unavailable("does not listen");
   auto& inbox = session->second.inbox;
-  while (!inbox.empty()) {
-    const auto [on, message] = inbox.front();
-    inbox.pop_front();
-    if (on == channel) return message;
-  }
-  return Wake::Reason::due;
+  if (inbox.empty()) return Wake::Reason::due;
+  std::string message = std::move(inbox.front());
+  inbox.pop_front();
+  return message;
 }
 
 }  // namespace dlock::sim

@@ -3,9 +3,7 @@
 #include <deque>
 #include <functional>
 #include <map>
-#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "cas/cas_backend.hpp"
@@ -38,10 +36,9 @@ class RecordPlace {
     Version version = 0;
     Deadline written{};
   };
-  using Inbox = std::deque<std::pair<std::string, std::string>>;  ///< channel, message
   struct Session {
-    std::set<std::string> channels;
-    Inbox inbox;
+    bool listens = false;
+    std::deque<std::string> inbox;
   };
 
   /// Lets time pass, other clients act, and late requests arrive.
@@ -84,8 +81,7 @@ class SimulatedBackend final : public CasBackend {
   explicit SimulatedBackend(RecordPlace& place) : place_(place) {}
   ~SimulatedBackend() override { drop(); }
 
-  Snapshot read(const std::string& name, const std::string& channel,
-                const CallOptions& call_options) override;
+  Snapshot read(const std::string& name, OwnLife* own, const CallOptions& call_options) override;
   std::variant<Version, Snapshot> write(const std::string& name, const Snapshot& over,
                                         const Update& update,
                                         const CallOptions& call_options) override;
@@ -94,9 +90,8 @@ class SimulatedBackend final : public CasBackend {
   }
   std::int64_t count(const std::string&, const CallOptions&) override { return 0; }
   void sweep(const std::string&, const std::string&, const CallOptions&) override {}
-  std::string connection_id() const override { return id_; }
-  std::variant<std::string, Wake::Reason> next_message(const std::string& channel, Deadline until,
-                                                       int cancel_fd) override;
+  std::variant<std::string, Wake::Reason> watch(RecordWatch& watch, Deadline until,
+                                                int cancel_fd) override;
   void close() override { drop(); }
   std::string name() const override { return "records"; }
   bool is_connected() const { return !id_.empty(); }
@@ -106,12 +101,11 @@ class SimulatedBackend final : public CasBackend {
   void connect();
   void drop();
   void trip();
-  Snapshot look(const std::string& name, Deadline sent, const std::set<std::string>& alive) const;
-  std::set<std::string> alive() const;
+  Snapshot look(const std::string& name, Deadline sent, const Lives& lives) const;
+  Lives alive() const;
 
   RecordPlace& place_;
   std::string id_;
-  int count_ = 0;
 };
 
 }  // namespace dlock::sim

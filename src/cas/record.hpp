@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,7 +22,7 @@ class OpenRecord final : public WaiterNotifier {
   const Now now;
 
   bool wake(const WaiterEntry& waiter, const Message& message) override;
-  /// Unlimited with lives, because no hold ends before its life.
+  /// Unlimited if entries have lives, because no hold ends before its life.
   milliseconds provisional_lease() const override;
 
   /// Finishes the queue's work; `more` says whether some is left.
@@ -35,21 +36,27 @@ class OpenRecord final : public WaiterNotifier {
   /// Whether the end of its life is enough to release a hold, without a write of the record that
   /// many others write, too: nobody waits for the slot, and no min-hold follows.
   bool ends_by_life(const Token& token);
-  /// The request adds this entry for its token to the record that was read.
-  enum class Added { nothing, hold, waiter };
-  Added added() const;
+  /// The length of the record in quarters of the largest one that is left to this request: two for
+  /// a new waiter, three for a new holder, four for clients that are in the record already.
+  std::size_t quarters_allowed() const;
   /// The lease of the token's life in the record that was read; 0: it has no life.
   std::int64_t lease_of(const Token& token) const;
+  /// Whether an entry names the client whose life is `id`.
+  bool names(const std::string& id) const;
+  /// How a waiter watches an entry that lives: by its life, or by its address; empty: it cannot.
+  std::string to_watch(const WaiterEntry& waiter) const;
+  std::string to_watch(const HoldEntry& hold) const;
 
  private:
+  bool has_lives_of(Lives::Of kind) const { return seen_.lives && seen_.lives->of == kind; }
+  bool entries_live() const { return has_lives_of(Lives::Of::entries); }
+  bool lives(const std::string& id) const { return seen_.lives && seen_.lives->contains(id); }
+  std::string life_of(const Token& token, const HolderIdentity& backing) const;
+  std::string life_of(const HoldEntry& hold) const;
   bool lives_unseen(const WaiterEntry& waiter) const;
-  bool has_life(const std::string& name) const { return seen_.lives->contains(name); }
-  void take_lives();
-  void end_by_life(HoldEntry& hold) const;
   void drop_dead_waiters();
-  void extend_by_connections();
+  void end_by_life(HoldEntry& hold) const;
   std::vector<std::string> lives_without_entry() const;
-  void keep_lives_of_holds(std::vector<std::string>& ended) const;
 
   const LockKey& key_;
   const Token self_;
@@ -58,18 +65,15 @@ class OpenRecord final : public WaiterNotifier {
   std::vector<Wakeup> wakeups_;
 };
 
-/// The address in a waiter's entry: its channel and its connection `id`; empty if it receives no
-/// messages.
-std::string wake_address(const std::string& channel, const std::string& id);
-
-/// The channel and the connection in such an address.
+/// The channel and the id of the life in an address. An address without an id has neither.
 std::string channel_in(const std::string& address);
-std::string connection_in(const std::string& address);
+std::string life_in(const std::string& address);
 
 /// Identifies the waiter in a message without revealing its token.
 std::string message_tag(const Token& token);
 
-/// The names of an entry's lives: one for waiting and holding, one for its min-hold.
+/// The names of an entry's lives, if entries have some: one for waiting and holding, one for its
+/// min-hold.
 std::string life_name(const Token& token);
 std::string min_hold_life_name(const Token& token);
 
@@ -83,5 +87,27 @@ struct Crowd {
 
 /// The clients that the text of a record names, without a look at whether they live.
 Crowd crowd_in(std::string_view text);
+
+/// A latch as its record stores it. Each arrival is a record of its own, so that simultaneous
+/// arrivals do not wait for each other.
+struct LatchRecord {
+  std::int64_t count = 0;
+  microseconds ends{0};    ///< by the engine's clock
+  std::string generation;  ///< random: tells latches of the same name apart
+  bool open = false;       ///< all have arrived, and the waiters were notified
+};
+
+std::string latch_text(const LatchRecord& latch);
+
+/// Returns the latch in a record; nothing if there is none, or it has expired. Throws
+/// Error{wrong_data} if the record holds anything else; `where` names the engine.
+std::optional<LatchRecord> latch_in(const Snapshot& seen, const std::string& where);
+
+// An engine that stores only a value of bytes puts the end of the record before its text.
+
+constexpr std::string_view first_word_of_value = "ends ";
+std::string value_of(const Update& update);
+/// Cuts the end from the front of a value; nothing if the value is not dlock's.
+std::optional<microseconds> take_end(std::string& value);
 
 }  // namespace dlock

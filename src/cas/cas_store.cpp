@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "base/wait.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "base/text.hpp"
+#include "base/wait.hpp"
 #include "rule/lock_table.hpp"
 
 namespace dlock {

@@ -215,7 +215,8 @@ Wake CompatStore::sleep(const Claim&, Deadline until, int cancel_fd) {
   return Wake{news_.await(until, cancel_fd), {}};
 }
 
-milliseconds CompatStore::ttl_of(const Hold& hold, const Claim& claim, const RenewalOptions& terms) {
+milliseconds CompatStore::ttl_of(const Hold& hold, const Claim& claim,
+                                 const RenewalOptions& terms) {
   if (terms.ttl) return *terms.ttl;
   if (hold.is_granted) return hold.ttl;
   if (terms.granted) return claim.ttl;

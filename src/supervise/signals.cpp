@@ -61,8 +61,8 @@ Signals::Signals() {
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &standard, &chld_on_entry_);
-  // The wait for a file installs a handler for SIGURG (local/locked_file.cpp), which exec would reset
-  // to the default.
+  // The wait for a file installs a handler for SIGURG (local/locked_file.cpp), which exec would
+  // reset to the default.
   sigaction(SIGURG, nullptr, &urg_on_entry_);
   pthread_sigmask(SIG_BLOCK, &blocked, &mask_on_entry_);
   fd_ = Fd(signalfd(-1, &heard_, SFD_CLOEXEC | SFD_NONBLOCK));

@@ -29,23 +29,17 @@ Result try_lock(const std::string& url, const std::string& ttl) {
   return dlock({"run", "-n", "-k", "k", "-t", ttl, "--server", url, "--", "echo", "ran"});
 }
 
-/// Returns how often it was tried.
-int is_refused(const std::string& url, const std::string& why, int code = 69,
-               const std::string& ttl = "6s") {
+void is_refused(const std::string& url, const std::string& why, int code = 69,
+                const std::string& ttl = "6s") {
   Result result;
-  int tries = 0;
   // On a busy machine, the answer may be too late, but not in every try.
-  in_one_of(3, [&] {
-    ++tries;
-    return holds((result = try_lock(url, ttl)).err, why);
-  });
+  in_one_of(3, [&] { return holds((result = try_lock(url, ttl)).err, why); });
   CAPTURE(result.err);
   CHECK(result.exit_code == code);
   CHECK(result.out == "");
   CHECK(is_one_message(result.err));
   CHECK(holds(result.err, why));
   CHECK(result.duration < stretched(milliseconds(5000)));
-  return tries;
 }
 
 std::string url_of(int port) { return "redis+cluster://127.0.0.1:" + std::to_string(port); }
@@ -148,17 +142,19 @@ TEST_CASE("a Cluster of which no node is left: 69, in time, and a holder's comma
 }
 
 TEST_CASE("a node that sends everybody to itself: 69, round in circles") {
-  std::atomic<int> port = 0;
+  std::atomic<int> port = 0, asked = 0;
   FakeServer node(
       [&](const std::vector<std::string>& words) {
         if (words.front() == "CLUSTER") return say("*0\r\n");
         if (!words.front().starts_with("EVAL")) return say("+OK\r\n");
+        ++asked;
         return say("-MOVED 1 127.0.0.1:" + std::to_string(port) + "\r\n");
       },
       true);
   port = node.address().port;
-  const int tries = is_refused(url_of(port), "round in circles", 69, "60s");
-  CHECK(node.connections() == tries);
+  is_refused(url_of(port), "round in circles", 69, "60s");
+  // A waiter of another test may look for a dead server at this port.
+  CHECK(node.connections() < asked);
 }
 
 TEST_CASE("a node that sends to nowhere: 69, and what it said is shown in safe letters") {

@@ -61,9 +61,9 @@ std::vector<KindRow> rows_of_all_kinds(const InspectSettings& settings, const Lo
     }
   }
   const auto servers = open_redis(settings.server, {});
-  for (auto& found : all_foreign_locks(*servers, settings.patterns, settings.prefix,
-                                       inspect_call(settings, settings.patterns))) {
-    rows.push_back({found.key, found.holder.library, found.kind, found.holder});
+  for (const auto& [key, lock] : all_foreign_locks(*servers, settings.patterns, settings.prefix,
+                                                   inspect_call(settings, settings.patterns))) {
+    rows.push_back({key, lock.holder.library, lock.kind, lock.holder});
   }
   return rows;
 }

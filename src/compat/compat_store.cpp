@@ -18,78 +18,51 @@ constexpr milliseconds between_set_ups{1000};
 
 }  // namespace
 
-bool ReleaseNews::is_set_up_for(const LinkId& link,
-                                const std::vector<std::string>& channels) const {
-  const bool same = link_ == link && channels_ == channels;
-  const bool is_broken = listener_ && !listener_->is_open();
-  return same && (!is_broken || BootClock::now() < again_at_);
-}
-
-bool ReleaseNews::listen(const LinkId& link, const std::string& key,
-                         const std::vector<std::string>& channels,
-                         const CallOptions& call_options) {
+bool ReleaseListener::listen(const LinkId& link, const std::string& key,
+                             const CallOptions& call_options) {
   key_ = key;
-  if (is_set_up_for(link, channels)) return false;
+  const bool is_broken = connection_ && !connection_->is_open();
+  if (link_ == link && (!is_broken || BootClock::now() < again_at_)) return false;
   close();
-  channels_ = channels;
   RedisClient& client = *link.client;
   try {
-    const auto until = std::min(call_options.deadline, later(BootClock::now(), longest_set_up));
-    open(client, {until, call_options.cancel_fd});
+    open(client, at_most(longest_set_up, call_options));
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::interrupted) throw;
-    tracks_ = hears_ = false;
+    if (connection_) connection_->close();
   }
   link_ = {&client, client.links()};
   again_at_ = later(BootClock::now(), between_set_ups);
   return works();
 }
 
-void ReleaseNews::open(RedisClient& client, const CallOptions& call_options) {
-  listener_.emplace(std::make_unique<FixedEndpoint>(client.connect(call_options)));
-  std::vector<Request> requests{{"CLIENT", "ID"}, {"SUBSCRIBE", invalidations}};
-  for (const std::string& channel : channels_) requests.push_back({"SUBSCRIBE", channel});
-  const auto replies = listener_->exchange(requests, call_options);
-  // A release may be announced on only one of the channels, so all of them must work.
-  hears_ = !channels_.empty() && std::none_of(replies.begin() + 2, replies.end(),
-                                              [](const Reply& reply) { return reply.is_error(); });
-  if (!replies[0].is_error() && !replies[1].is_error()) {
-    track(client, replies[0].integer, call_options);
+void ReleaseListener::open(RedisClient& client, const CallOptions& call_options) {
+  connection_.emplace(std::make_unique<FixedEndpoint>(client.connect(call_options)));
+  const std::vector<Request> requests{{"CLIENT", "ID"}, {"SUBSCRIBE", invalidations}};
+  const auto replies = connection_->exchange(requests, call_options);
+  bool works = !replies[0].is_error() && !replies[1].is_error();
+  if (works) {
+    const std::string listener = std::to_string(replies[0].integer);
+    const auto tracking =
+        client.read_here({{"CLIENT", "TRACKING", "ON", "REDIRECT", listener}}, call_options);
+    works = !tracking.front().is_error();
   }
-  if (!works()) listener_.reset();
+  if (!works) connection_.reset();
 }
 
-void ReleaseNews::track(RedisClient& client, std::int64_t listener,
-                        const CallOptions& call_options) {
-  const auto replies = client.read_here(
-      {{"CLIENT", "TRACKING", "ON", "REDIRECT", std::to_string(listener)}}, call_options);
-  tracks_ = !replies.front().is_error();
-}
-
-bool ReleaseNews::concerns_us(const Published& message) const {
-  // The server names no key if it has dropped all tracked keys.
-  const bool dropped_all = message.channel == invalidations && message.payload.empty();
-  const bool is_of_key = !channels_.empty() && message.channel == channels_.front();
-  return dropped_all || is_of_key || message.payload == key_;
-}
-
-Wake::Reason ReleaseNews::await(Deadline until, int cancel_fd) {
+Wake::Reason ReleaseListener::await(Deadline until, int cancel_fd) {
   try {
-    while (listener_ && listener_->is_open()) {
-      const auto message = listener_->next_message({until, cancel_fd});
+    while (connection_ && connection_->is_open()) {
+      const auto message = connection_->next_message({until, cancel_fd});
       if (!message) return Wake::Reason::due;
-      if (concerns_us(*message)) {
-        const Wake::Reason reason = paced(until, cancel_fd);
-        // A release may be announced on each channel and by the server: drain the rest of it.
-        while (listener_->next_message({BootClock::now(), -1})) {
-        }
-        return reason;
-      }
+      // The server names no key if it has dropped all tracked keys.
+      const bool is_ours = message->payload.empty() || message->payload == key_;
+      if (is_ours) return paced(until, cancel_fd);
       if (BootClock::now() >= until) return Wake::Reason::due;
     }
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::interrupted) return Wake::Reason::interrupted;
-    tracks_ = hears_ = false;
+    connection_->close();
     // If listeners are closed as fast as they are opened, retry no faster than a poll.
     until = std::min(until, later(BootClock::now(), milliseconds(100)));
   }
@@ -98,7 +71,7 @@ Wake::Reason ReleaseNews::await(Deadline until, int cancel_fd) {
 
 /// Limits the rate of wake-ups, because each renewal of the holder causes one. With a short lease
 /// the waiter asks at most twice a second in the long run, but at once after a quiet time.
-Wake::Reason ReleaseNews::paced(Deadline until, int cancel_fd) {
+Wake::Reason ReleaseListener::paced(Deadline until, int cancel_fd) {
   constexpr milliseconds each{500};
   constexpr milliseconds ahead{4000};
   const auto now = BootClock::now();
@@ -108,15 +81,14 @@ Wake::Reason ReleaseNews::paced(Deadline until, int cancel_fd) {
   return is_cancelled ? Wake::Reason::interrupted : Wake::Reason::due;
 }
 
-void ReleaseNews::close() {
-  listener_.reset();
+void ReleaseListener::close() {
+  connection_.reset();
   link_ = {};
-  tracks_ = hears_ = false;
 }
 
 namespace {
 
-/// Half of the libraries announce no release, and nothing announces the end of a lease.
+/// The delay of a waiter if an invalidation is lost.
 constexpr milliseconds longest_sleep_behind_others{1000};
 constexpr milliseconds shortest_poll{70};
 constexpr milliseconds poll_spread{60};
@@ -143,49 +115,31 @@ Answer CompatStore::acquire(const Claim& claim, const Ask& ask, const CallOption
   // Made anew for each request: a dated value says when the lock was taken, not when the wait
   // began.
   hold.mark = driver_.mark_of(claim.token);
-  const bool begins_to_wait = ask.wait && !ask.asks_again;
   const auto sent = BootClock::now();
-  Answer answer = Grant{{}, Lease{claim.ttl, valid_until(sent, claim.ttl)}};
-  if (begins_to_wait || !take_if_free(claim, hold.mark, call_options)) {
-    Try last = take(claim, hold.mark, call_options);
-    const std::string key = driver_.key_of(claim.key);
-    // A release between the read and the start of listening would wake no waiter, so ask again.
-    if (std::holds_alternative<Refusal>(last.answer) && begins_to_wait &&
-        news_.listen(last.link, key, driver_.channels(key), call_options)) {
-      last = take(claim, hold.mark, call_options);
-    }
-    answer = std::move(last.answer);
+  Try last = take(claim, hold.mark, call_options);
+  // A release between the read and the start of listening would wake no waiter, so ask again.
+  if (std::holds_alternative<Refusal>(last.answer) && ask.wait && !ask.asks_again &&
+      listener_.listen(last.link, driver_.key_of(claim.key), call_options)) {
+    last = take(claim, hold.mark, call_options);
   }
-  if (auto* refusal = std::get_if<Refusal>(&answer)) {
-    if (!news_.works()) {
+  if (auto* refusal = std::get_if<Refusal>(&last.answer)) {
+    if (!listener_.works()) {
       refusal->ask_again_in =
           std::min(refusal->ask_again_in, shortest_poll + random_up_to(poll_spread));
     }
-    return answer;
+    return *refusal;
   }
   hold = {hold.mark, true, sent, claim.ttl, claim.floor};
-  news_.close();
-  std::get<Grant>(answer).lease.valid_until = valid_until(sent, claim.ttl);
-  return answer;
+  listener_.close();
+  auto& grant = std::get<Grant>(last.answer);
+  grant.lease.valid_until = valid_until(sent, claim.ttl);
+  return grant;
 }
 
 CompatStore::Hold& CompatStore::hold_of(const Claim& claim) {
   const auto [found, is_new] = holds_.try_emplace({claim.key, claim.token});
   if (is_new) found->second.mark = driver_.mark_of(claim.token);
   return found->second;
-}
-
-bool CompatStore::take_if_free(const Claim& claim, const HoldMark& mark,
-                               const CallOptions& call_options) {
-  const std::string key = driver_.key_of(claim.key);
-  const auto quick = driver_.quick_take(key, mark, claim.ttl);
-  if (!quick) return false;
-  const Reply reply = servers_->read({key}, {*quick}, call_options).front();
-  check(claim.key, name(), reply, call_options);
-  if (reply.kind == Reply::Kind::nil) return false;
-  const bool is_done = reply.kind == Reply::Kind::text && reply.text == "OK";
-  if (!is_done) throw_unavailable(name() + ": unexpected answer");
-  return true;
 }
 
 CompatStore::Try CompatStore::take(const Claim& claim, const HoldMark& mark,
@@ -212,7 +166,7 @@ CompatStore::Try CompatStore::take(const Claim& claim, const HoldMark& mark,
 }
 
 Wake CompatStore::sleep(const Claim&, Deadline until, int cancel_fd) {
-  return Wake{news_.await(until, cancel_fd), {}};
+  return Wake{listener_.await(until, cancel_fd), {}};
 }
 
 milliseconds CompatStore::ttl_of(const Hold& hold, const Claim& claim,
@@ -244,14 +198,11 @@ ReleaseResult CompatStore::release(const Claim& claim, const ReleaseOptions& how
   Hold hold = is_known ? hold_of(claim) : Hold{driver_.mark_of(claim.token)};
   const milliseconds rest = hold.floor - passed_since(hold.granted_at);
   const bool keeps = hold.is_granted && how.mode == ReleaseMode::normal && rest > milliseconds(0);
-  ScriptRun script = driver_.run(keeps ? "keep" : "release", driver_.key_of(key), hold.mark,
-                                 keeps ? rest : milliseconds(0));
-  // A server that stalls may still take the lock after we stop reading its answers. If it does not
-  // know the script then, nobody would send it the text.
-  const bool gives_up = is_known && !hold.is_granted;
-  script.by_text = gives_up || how.mode == ReleaseMode::ignore_floor;
+  const std::string name = driver_.key_of(key);
+  const auto script =
+      keeps ? driver_.run("keep", name, hold.mark, rest) : driver_.run("release", name, hold.mark);
   const ScriptReply answer = run(key, script, call_options);
-  const bool is_done = verdict_of(name(), answer) == 1;
+  const bool is_done = verdict_of(this->name(), answer) == 1;
   if (keeps) return {is_done ? Released::yes : Released::not_held};
   if (!is_done && !answer.sent_twice) return {};
   if (is_known) hold_of(claim).is_granted = false;
@@ -304,9 +255,7 @@ ScriptReply CompatStore::run(const LockKey& key, const ScriptRun& script,
   ScriptReply reply = servers_->run_script(script, call_options);
   check(key, reply.link.client->name(), reply, call_options);
   if (reply.is_array(2) && reply.items[0].integer < 0) {
-    throw Error(ErrorKind::wrong_data, name() + ": " + escaped(key.text) + " is " +
-                                           escaped(reply.items[1].text) + ", which --compat " +
-                                           driver_.layout().row->name + " does not share");
+    driver_.refuse(name() + ": " + escaped(key.text), escaped(reply.items[1].text));
   }
   return reply;
 }

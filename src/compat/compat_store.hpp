@@ -14,37 +14,30 @@
 
 namespace dlock {
 
-/// Wakes a waiter when its key changes. A second connection receives the library's release
-/// messages, and the server's invalidations of keys that the first connection has read
+/// Wakes a waiter when its key changes. A second connection receives the server's invalidations of
+/// keys that the first connection has read
 /// (https://redis.io/docs/latest/develop/reference/client-side-caching/), which cover every release
-/// and expiry. If the server supports neither, the waiter polls.
-class ReleaseNews {
+/// and expiry. If the server does not support that, the waiter polls.
+class ReleaseListener {
  public:
-  /// Listens for changes of `key` that come after the next read on `link`, and on `channels` from
-  /// LockDriver. Returns true if it has just begun, because then the key must be read once more. A
-  /// failure is no error: the waiter polls.
-  bool listen(const LinkId& link, const std::string& key, const std::vector<std::string>& channels,
-              const CallOptions& call_options);
+  /// Listens for changes of `key` that come after the next read on `link`. Returns true if it has
+  /// just begun, because then the key must be read once more. A failure is no error: the waiter
+  /// polls.
+  bool listen(const LinkId& link, const std::string& key, const CallOptions& call_options);
   /// Whether a change of the key wakes the waiter.
-  bool works() const { return tracks_ || hears_; }
+  bool works() const { return connection_ && connection_->is_open(); }
   /// Sleeps until `until`, or until the key may have changed.
   Wake::Reason await(Deadline until, int cancel_fd);
   /// Closes the second connection when the wait is over.
   void close();
 
  private:
-  bool is_set_up_for(const LinkId& link, const std::vector<std::string>& channels) const;
   void open(RedisClient& client, const CallOptions& call_options);
-  void track(RedisClient& client, std::int64_t listener, const CallOptions& call_options);
-  bool concerns_us(const Published& message) const;
   Wake::Reason paced(Deadline until, int cancel_fd);
 
-  std::optional<RedisConnection> listener_;
+  std::optional<RedisConnection> connection_;
   std::string key_;
-  std::vector<std::string> channels_;
   LinkId link_;          ///< the connection that reads the key
-  bool tracks_ = false;  ///< the server announces changes
-  bool hears_ = false;   ///< the library announces releases
   Deadline again_at_{};  ///< no new attempt to listen before this
   Deadline pace_{};      ///< the time that the wake-ups so far are worth
 };
@@ -85,9 +78,6 @@ class CompatStore final : public Store {
     Answer answer;
     LinkId link;
   };
-  /// Takes a free lock by one plain command, which costs the server least. False if the lock is not
-  /// free or the layout needs a script.
-  bool take_if_free(const Claim& claim, const HoldMark& mark, const CallOptions& call_options);
   Try take(const Claim& claim, const HoldMark& mark, const CallOptions& call_options);
   Hold& hold_of(const Claim& claim);
   /// The lease that a renewal sets; throws Error{usage} if it is not known.
@@ -103,7 +93,7 @@ class CompatStore final : public Store {
 
   LockDriver driver_;
   std::unique_ptr<RedisTransport> servers_;
-  ReleaseNews news_;
+  ReleaseListener listener_;
   std::map<std::pair<LockKey, Token>, Hold> holds_;
 };
 

@@ -78,23 +78,17 @@ const char* library_of_uuid(std::string_view key) {
   return "redlock-rb or aioredlock";
 }
 
-std::uint64_t hex_value(std::string_view text) {
-  std::uint64_t value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value, 16);
-  return value;
-}
-
 /// The time in 32 hex digits of redis-py, a UUID of version 1, which counts units of 100 ns since
 /// 1582-10-15 (RFC 9562, 5.1). Nothing for other digits; one in 64 random values has the version
 /// and the variant, but hardly one a likely time.
-std::optional<WallTime> time_of_uuid1(std::string_view hex) {
+std::optional<WallTime> time_of_uuid1(const std::string& hex) {
   constexpr std::uint64_t until_1970 = 0x01b21dd213814000;
   constexpr std::uint64_t ticks_of_a_microsecond = 10;
   if (hex[12] != '1' || std::string_view("89ab").find(hex[16]) == std::string_view::npos) {
     return std::nullopt;
   }
-  const std::uint64_t ticks = hex_value(hex.substr(13, 3)) << 48U |
-                              hex_value(hex.substr(8, 4)) << 32U | hex_value(hex.substr(0, 8));
+  const std::string high_to_low = hex.substr(13, 3) + hex.substr(8, 4) + hex.substr(0, 8);
+  const std::uint64_t ticks = std::stoull(high_to_low, nullptr, 16);
   if (ticks < until_1970) return std::nullopt;
   const auto since_1970 = static_cast<std::int64_t>((ticks - until_1970) / ticks_of_a_microsecond);
   const WallTime since{microseconds(since_1970)};
@@ -225,7 +219,8 @@ std::optional<Holder> holder_in_string(std::string_view key, std::string_view va
                      [&](const ValueFormat& each) { return has_format(key, value, each); });
     if (format == std::end(value_formats)) return std::nullopt;
     holder.library = format->library;
-    const auto since = format->letters == lower_hex ? time_of_uuid1(value) : std::nullopt;
+    const auto since =
+        format->letters == lower_hex ? time_of_uuid1(std::string(value)) : std::nullopt;
     if (since) holder.library = "redis-py";
     if (since) holder.acquired_at = *since;
   }
@@ -271,11 +266,11 @@ std::optional<ForeignLock> foreign_lock(const KeyLook& look) {
   if (look.type == "string") {
     auto holder = holder_in_string(look.name, look.contents.text, look.pttl);
     if (!holder) return std::nullopt;
-    return ForeignLock{look.name, "lock", std::move(*holder)};
+    return ForeignLock{"lock", std::move(*holder)};
   }
   const auto kind = kind_of(look);
   if (!kind) return std::nullopt;
-  ForeignLock lock{look.name, kind->name, foreign_holder(kind->library, look.pttl)};
+  ForeignLock lock{kind->name, foreign_holder(kind->library, look.pttl)};
   if (kind->is_shared) lock.holder.limit = no_limit;
   return lock;
 }
@@ -301,21 +296,18 @@ std::vector<std::optional<ForeignLock>> foreign_locks(RedisTransport& servers,
 std::string what_is(RedisTransport& servers, const std::string& name,
                     const CallOptions& call_options) {
   const std::string type = servers.read({name}, {{"TYPE", name}}, call_options).front().text;
-  const bool may_be_lock = std::find(std::begin(types_of_locks), std::end(types_of_locks), type) !=
-                           std::end(types_of_locks);
-  const auto lock =
-      may_be_lock ? foreign_locks(servers, type, {name}, call_options).front() : std::nullopt;
+  const auto lock = foreign_locks(servers, type, {name}, call_options).front();
   const std::string seems =
       lock ? ", which looks like a " + lock->kind + " of " + lock->holder.library : "";
   return "it is a " + (type == "zset" ? "sorted set" : escaped(type)) + seems +
          ", and not a lock of this layout";
 }
 
-std::vector<ForeignLock> all_foreign_locks(RedisTransport& servers,
-                                           const std::vector<std::string>& globs,
-                                           const std::string& own_prefix,
-                                           const CallOptions& call_options) {
-  std::vector<ForeignLock> found;
+std::map<std::string, ForeignLock> all_foreign_locks(RedisTransport& servers,
+                                                     const std::vector<std::string>& globs,
+                                                     const std::string& own_prefix,
+                                                     const CallOptions& call_options) {
+  std::map<std::string, ForeignLock> found;
   servers.visit_all(call_options, [&](RedisClient& client) {
     for (const char* type : types_of_locks) {
       scan(client, {"TYPE", type}, call_options, [&](std::vector<std::string> names) {
@@ -323,16 +315,13 @@ std::vector<ForeignLock> all_foreign_locks(RedisTransport& servers,
           return name.starts_with(own_prefix) || !matches_any(name, globs);
         });
         const CallOptions one_page = at_most(silence_of_a_dead_server, call_options);
-        for (auto& lock : foreign_locks(client, type, names, one_page)) {
-          if (lock) found.push_back(std::move(*lock));
+        const auto locks = foreign_locks(client, type, names, one_page);
+        for (std::size_t i = 0; i < names.size(); ++i) {
+          if (locks[i]) found.emplace(names[i], *locks[i]);
         }
       });
     }
   });
-  const auto by_name = [](const auto& a, const auto& b) { return a.key < b.key; };
-  const auto same_name = [](const auto& a, const auto& b) { return a.key == b.key; };
-  std::stable_sort(found.begin(), found.end(), by_name);
-  found.erase(std::unique(found.begin(), found.end(), same_name), found.end());
   return found;
 }
 

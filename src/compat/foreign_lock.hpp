@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,7 +14,6 @@ namespace dlock {
 
 /// Another library's lock, as its key shows it.
 struct ForeignLock {
-  std::string key;   ///< its name in Redis
   std::string kind;  ///< `lock`, `read lock`, `semaphore`...
   Holder holder;
 };
@@ -45,13 +45,12 @@ std::vector<std::optional<ForeignLock>> foreign_locks(RedisTransport& servers,
 std::string what_is(RedisTransport& servers, const std::string& name,
                     const CallOptions& call_options);
 
-/// All foreign locks whose full names match one of `globs`, sorted by name, without those that
-/// begin with `own_prefix`. The keys are read in pages, so that the server is never blocked for
-/// long.
-std::vector<ForeignLock> all_foreign_locks(RedisTransport& servers,
-                                           const std::vector<std::string>& globs,
-                                           const std::string& own_prefix,
-                                           const CallOptions& call_options);
+/// All foreign locks, by the full names of their keys, which match one of `globs` and do not begin
+/// with `own_prefix`. The keys are read in pages, so that the server is never blocked for long.
+std::map<std::string, ForeignLock> all_foreign_locks(RedisTransport& servers,
+                                                     const std::vector<std::string>& globs,
+                                                     const std::string& own_prefix,
+                                                     const CallOptions& call_options);
 
 constexpr const char* redisson_library = "Redisson or dlock";
 constexpr const char* symfony_library = "Symfony Lock or dlock";

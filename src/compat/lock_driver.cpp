@@ -20,27 +20,19 @@ std::string random_part(const Token& token) {
   return is_hex ? digits : "";
 }
 
-unsigned digit_value(char digit) {
-  return static_cast<unsigned>(digit <= '9' ? digit - '0' : digit - 'a' + 10);
-}
-
 /// 22 characters of base64url for 32 hex digits.
-std::string base64url_of(const std::string& digits) {
+std::string base64url_of(std::string digits) {
   constexpr std::string_view letters =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-  constexpr unsigned bits_of_a_letter = 6;
+  constexpr std::size_t digits_of_two_letters = 3;
+  constexpr unsigned values_of_a_letter = 64;
+  digits += '0';
   std::string out;
-  unsigned bits = 0;
-  unsigned value = 0;
-  for (const char digit : digits) {
-    value = value << 4U | digit_value(digit);
-    bits += 4;
-    if (bits < bits_of_a_letter) continue;
-    bits -= bits_of_a_letter;
-    out += letters[value >> bits];
-    value &= (1U << bits) - 1;
+  for (std::size_t i = 0; i < digits.size(); i += digits_of_two_letters) {
+    const auto value = std::stoul(digits.substr(i, digits_of_two_letters), nullptr, 16);
+    out += letters[value / values_of_a_letter];
+    out += letters[value % values_of_a_letter];
   }
-  if (bits > 0) out += letters[value << (bits_of_a_letter - bits)];
   return out;
 }
 
@@ -57,7 +49,7 @@ std::string beside(const std::string& key, const std::string& prefix) {
 }
 
 /// Why a hash is no plain lock of Redisson.
-const char* kind_of_hash(const Fields& fields) {
+const char* fault_of(const Fields& fields) {
   for (const auto& [field, value] : fields) {
     if (field == "mode") return "a Redisson read/write lock";
   }
@@ -91,12 +83,6 @@ HoldMark LockDriver::mark_of(const Token& token) const {
   if (!layout_.row->dated) return {name, name};
   const std::string end = ":" + uuid_of(digits);
   return {"ADDED:" + iso8601(wall_now()) + "@" + this_process("", "").host + end, end};
-}
-
-std::optional<Request> LockDriver::quick_take(const std::string& key, const HoldMark& mark,
-                                              milliseconds ttl) const {
-  if (layout_.kind() != LayoutKind::string) return std::nullopt;
-  return Request{"SET", key, mark.written, "NX", "PX", std::to_string(ttl.count())};
 }
 
 std::vector<std::string> LockDriver::keys(const std::string& key) const {
@@ -149,10 +135,12 @@ std::optional<Holder> LockDriver::holder_in(const std::string& where, const KeyL
   const bool is_ours =
       lock && lock->holder.library == (is_redisson ? redisson_library : symfony_library);
   if (is_ours) return std::move(lock->holder);
+  refuse(where, is_redisson ? fault_of(fields) : "a sorted set that Symfony did not write");
+}
+
+void LockDriver::refuse(const std::string& where, const std::string& kind) const {
   throw Error(ErrorKind::wrong_data,
-              where + " is " +
-                  (is_redisson ? kind_of_hash(fields) : "a sorted set that Symfony did not write") +
-                  ", which --compat " + layout_.row->name + " does not share");
+              where + " is " + kind + ", which --compat " + layout_.row->name + " does not share");
 }
 
 std::string LockDriver::proof_of_victim(const Reply& contents) const {

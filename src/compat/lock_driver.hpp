@@ -33,10 +33,6 @@ class LockDriver {
   void check_name(const LockKey& key) const;
   HoldMark mark_of(const Token& token) const;
 
-  /// A take by one plain command: it succeeded unless the reply is nil or an error. Returns nothing
-  /// if only the script can take the lock.
-  std::optional<Request> quick_take(const std::string& key, const HoldMark& mark,
-                                    milliseconds ttl) const;
   /// One run of the layout's script (src/compat/scripts). The operations: `take`; `renew`;
   /// `release`, which notifies the library's waiters; `keep`, a renewal in place of a release,
   /// which notifies those that sleep for the length of the lease; and `evict`, whose mark is a
@@ -47,14 +43,15 @@ class LockDriver {
   /// The holder that a look at a key shows; nothing if the key is free. Throws Error{wrong_data},
   /// which names the lock as `where`, if it is no lock of this layout.
   std::optional<Holder> holder_in(const std::string& where, const KeyLook& look) const;
+  /// Throws Error{wrong_data}: the lock at `where` is of another kind.
+  [[noreturn]] void refuse(const std::string& where, const std::string& kind) const;
   /// The proof in the mark of a victim, from the contents of its key.
   std::string proof_of_victim(const Reply& contents) const;
-  /// The channels on which the library announces a release; empty if it has none. The first belongs
-  /// to this key; messages on the others carry the name of the key.
-  std::vector<std::string> channels(const std::string& key) const;
 
  private:
   std::vector<std::string> keys(const std::string& key) const;
+  /// The channels on which the library announces a release; empty if it has none.
+  std::vector<std::string> channels(const std::string& key) const;
 
   const Layout layout_;
   const bool cluster_;

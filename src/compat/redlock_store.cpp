@@ -1,11 +1,10 @@
 #include "compat/redlock_store.hpp"
 
 #include <algorithm>
-#include <mutex>
-#include <optional>
-#include <system_error>
-#include <thread>
+#include <functional>
+#include <future>
 #include <utility>
+#include <variant>
 
 #include "base/error.hpp"
 #include "base/random.hpp"
@@ -17,7 +16,7 @@ namespace {
 
 constexpr milliseconds shortest_pause{50};
 constexpr milliseconds pause_spread{200};
-constexpr milliseconds time_to_give_votes_back{500};
+constexpr milliseconds time_to_release_votes{500};
 
 /// The answers of all servers to `ask(node)`, asked at once.
 template <typename Result>
@@ -27,30 +26,27 @@ struct Poll {
 
   template <typename AskOne>
   Poll(const std::vector<StorePtr>& nodes, const AskOne& ask) {
-    std::mutex mutex;
-    const auto work = [&](std::size_t i) {
-      std::optional<Error> trouble;
+    using Outcome = std::variant<Result, Error>;
+    const auto outcome_of = [&ask](Store& node) -> Outcome {
       try {
-        Result result = ask(*nodes[i]);
-        const std::lock_guard guard(mutex);
-        results.emplace(i, std::move(result));
+        return ask(node);
       } catch (const Error& error) {
-        trouble = error;
+        return error;
       } catch (const std::exception& error) {
-        trouble.emplace(ErrorKind::bug, error.what());
+        return Error(ErrorKind::bug, error.what());
       }
-      const std::lock_guard guard(mutex);
-      if (trouble) errors.emplace(i, *trouble);
     };
-    std::vector<std::thread> threads;
-    for (std::size_t i = 0; i < nodes.size(); ++i) {
-      try {
-        threads.emplace_back(work, i);
-      } catch (const std::system_error&) {
-        work(i);
-      }
+    // On a host that cannot start a thread, get() asks.
+    constexpr auto at_once = std::launch::async | std::launch::deferred;
+    std::vector<std::future<Outcome>> asked;
+    for (const StorePtr& node : nodes) {
+      asked.push_back(std::async(at_once, outcome_of, std::ref(*node)));
     }
-    for (std::thread& thread : threads) thread.join();
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      Outcome outcome = asked[i].get();
+      if (auto* result = std::get_if<Result>(&outcome)) results.emplace(i, std::move(*result));
+      if (const auto* error = std::get_if<Error>(&outcome)) errors.emplace(i, *error);
+    }
   }
 
   /// How many results are so, without those of the servers `but`.
@@ -97,7 +93,7 @@ Answer RedlockStore::acquire(const Claim& claim, const Ask& ask, const CallOptio
     return Grant{{}, {claim.ttl, until}};
   }
   const bool needs_unsure_votes = in_time && poll.count(is_grant) >= majority();
-  give_votes_back(claim);
+  release_votes(claim);
   poll.check();
   Refusal refusal;
   refusal.why = Refusal::Reason::split;
@@ -116,8 +112,8 @@ std::set<std::size_t> RedlockStore::unsure_of(const Claim& claim) const {
   return found == unsure_.end() ? std::set<std::size_t>() : found->second;
 }
 
-void RedlockStore::give_votes_back(const Claim& claim) {
-  const CallOptions back{later(BootClock::now(), time_to_give_votes_back), -1};
+void RedlockStore::release_votes(const Claim& claim) {
+  const CallOptions back{later(BootClock::now(), time_to_release_votes), -1};
   const Poll<ReleaseResult> poll(
       nodes_, [&](Store& node) { return node.release(claim, {ReleaseMode::ignore_floor}, back); });
   for (const auto& [node, error] : poll.errors) unsure_[{claim.key, claim.token}].insert(node);
@@ -199,7 +195,7 @@ std::vector<int> RedlockStore::connections() const {
 }
 
 std::vector<Error> RedlockStore::take_troubles() {
-  if (std::exchange(has_told_, true)) return {};
+  if (std::exchange(is_reported_, true)) return {};
   return {Error(ErrorKind::unavailable,
                 name() + ": a majority as the libraries take it: no fencing token, and a server " +
                     "that restarts empty votes at once")};

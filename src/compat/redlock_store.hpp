@@ -41,14 +41,14 @@ class RedlockStore final : public Store {
   static CallOptions share_of(const CallOptions& call_options, milliseconds ttl);
 
   /// Releases the votes of a refused try.
-  void give_votes_back(const Claim& claim);
+  void release_votes(const Claim& claim);
   /// The servers that may still receive a release of that token. It would end a newer vote, so
   /// their votes do not count. If they would decide, the caller takes another token.
   std::set<std::size_t> unsure_of(const Claim& claim) const;
 
   std::vector<StorePtr> nodes_;
   std::map<std::pair<LockKey, Token>, std::set<std::size_t>> unsure_;
-  bool has_told_ = false;
+  bool is_reported_ = false;
 };
 
 }  // namespace dlock

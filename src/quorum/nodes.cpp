@@ -5,6 +5,7 @@
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "quorum/vote_count.hpp"
 
 namespace dlock {
 namespace {
@@ -55,18 +56,16 @@ Nodes::Nodes(std::unique_ptr<NodeClients> clients)
       late_(clients_->size()),
       clocks_(clients_->size()) {}
 
-void Nodes::ask(std::size_t node, NodeRequest request, Deadline deadline, QuorumHold* about) {
-  const Asked before =
-      std::exchange(asked_[node], Asked{clients_->ask(node, std::move(request), deadline), about});
-  if (before.request != 0 && before.about != nullptr) {
-    before.about->node_votes[node].awaited = false;
-    if (!late_[node]) before.about->round_is_overtaken = true;
-  }
-  if (about != nullptr) about->node_votes[node].awaited = true;
-}
-
 void Nodes::ask(std::vector<NodeCall> requests, QuorumHold* about) {
-  for (NodeCall& call : requests) ask(call.node, std::move(call.request), call.deadline, about);
+  for (NodeCall& call : requests) {
+    const auto number = clients_->ask(call.node, std::move(call.request), call.deadline);
+    const Asked before = std::exchange(asked_[call.node], {number, about});
+    if (before.request != 0 && before.about != nullptr) {
+      before.about->node_votes[call.node].awaited = false;
+      if (!late_[call.node]) before.about->round_is_overtaken = true;
+    }
+    if (about != nullptr) about->node_votes[call.node].awaited = true;
+  }
 }
 
 void Nodes::forget(const QuorumHold& hold) {
@@ -82,7 +81,7 @@ std::optional<NodeReply> Nodes::hear(Deadline until, int cancel_fd) {
     if (reply->standing.clock) clocks_.note(reply->node, *reply->standing.clock);
     note_trouble(*reply);
     if (reply->request == 0) {
-      if (waiting_ != nullptr) waiting_->on_news(*reply);
+      if (waiting_ != nullptr) waiting_->on_notification(*reply);
       return reply;
     }
     late_[reply->node] = false;
@@ -102,10 +101,12 @@ void Nodes::hear_arrived() {
 Nodes::Answers Nodes::poll(const NodeRequest& request, const CallOptions& call_options,
                            const std::function<bool(const Answers&)>& enough) {
   Answers answers;
+  std::vector<NodeCall> requests;
   for (std::size_t i = 0; i < size(); ++i) {
-    ask(i, request, call_options.deadline, nullptr);
     answers.emplace_back(no_answer(i));
+    requests.push_back({i, request, call_options.deadline});
   }
+  ask(std::move(requests), nullptr);
   std::size_t answered = 0, of_use = 0;
   Deadline until = call_options.deadline;
   while (answered < size() && !(enough && enough(answers))) {

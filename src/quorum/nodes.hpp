@@ -119,7 +119,6 @@ class Nodes {
     QuorumHold* about = nullptr;
   };
 
-  void ask(std::size_t node, NodeRequest request, Deadline deadline, QuorumHold* about);
   Error no_answer(std::size_t node) const;
   void check_identity(NodeReply& reply);
   void note_trouble(const NodeReply& reply);

@@ -73,7 +73,7 @@ class QuorumHold {
   std::uint64_t round = 1;  ///< how often all were asked
   std::optional<QuorumMargin> margin;
   std::optional<Who> evicted_by;  ///< as some node reported it
-  std::optional<Wake> news;       ///< a change that a node reported, not taken yet
+  std::optional<Wake> change;     ///< that a node reported, not taken yet
   /// How often renewals of other holds overtook a far node's reply about this one, since that reply
   /// was last awaited.
   std::size_t overtaken = 0;
@@ -83,7 +83,7 @@ class QuorumHold {
   /// Notes a node's reply about this token.
   void on_reply(const NodeReply& reply);
   /// Notes a message that came unasked, or that the node's messages have ended with an error.
-  void on_news(const NodeReply& reply);
+  void on_notification(const NodeReply& reply);
 
   /// Requests for the votes that are still lacking, all with the same proposal and ticket.
   std::vector<NodeCall> vote_requests(const Ask& ask, Fence proposed, Deadline now,
@@ -148,22 +148,5 @@ class QuorumHold {
 
   std::size_t needed_;
 };
-
-/// The distribution of the votes on a key that was not acquired.
-struct VoteCount {
-  std::size_t mine = 0;
-  /// Others have, or may have, as many votes as they need and leave no room, or they wait before
-  /// this claim.
-  bool decided = false;
-  /// The vote is undecided, and this claim should keep its votes: it has the most, or among equals
-  /// the smallest owner, and nobody is before it in the queues of the nodes that it lacks. The
-  /// others release theirs.
-  bool leading = false;
-};
-
-VoteCount count_votes(const QuorumHold& hold, Deadline now);
-
-/// Merges all refusals into one, which names the holders with the most votes first.
-Refusal merged_refusal(const QuorumHold& hold);
 
 }  // namespace dlock

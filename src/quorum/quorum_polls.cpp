@@ -2,8 +2,8 @@
 #include <optional>
 #include <vector>
 
-#include "quorum/merge.hpp"
 #include "quorum/quorum_store.hpp"
+#include "quorum/vote_count.hpp"
 
 // The operations that send one request to all servers at once: no votes are counted before.
 

@@ -1,11 +1,11 @@
 #include "quorum/quorum_store.hpp"
 
 #include <algorithm>
-#include <iterator>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "lock/lease_renewer.hpp"
+#include "quorum/vote_count.hpp"
 
 namespace dlock {
 namespace {
@@ -237,24 +237,20 @@ Wake QuorumStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
       if (error.kind() != ErrorKind::interrupted) throw;
       return Wake{Wake::Reason::interrupted, {}};
     }
-    if (hold.news) return *std::exchange(hold.news, std::nullopt);
+    if (hold.change) return *std::exchange(hold.change, std::nullopt);
   }
-}
-
-/// Returns the hold to renew. If it was granted, to whichever store, the whole claim is known, and
-/// a node that lacks the hold can record it.
-QuorumHold& QuorumStore::hold_to_renew(const Claim& claim, std::optional<Fence> granted) {
-  QuorumHold& hold = hold_of(claim, granted.has_value());
-  if (!granted) return hold;
-  hold.claim.who.command_pid = claim.who.command_pid;
-  if (!hold.acquired) hold.fence = *granted;
-  hold.acquired = true;
-  return hold;
 }
 
 Renewed QuorumStore::renew(const Claim& claim, const RenewalOptions& terms,
                            const CallOptions& call_options) {
-  QuorumHold& hold = hold_to_renew(claim, terms.granted);
+  QuorumHold& hold = hold_of(claim, terms.granted.has_value());
+  if (terms.granted) {
+    // The whole claim is known, to whichever store it was granted: a node that lacks the hold can
+    // record it.
+    hold.claim.who.command_pid = claim.who.command_pid;
+    if (!hold.acquired) hold.fence = *terms.granted;
+    hold.acquired = true;
+  }
   nodes_.hear_arrived();
   await_turn(hold, call_options);
   // A far node whose answer was overtaken may have renewed the hold or not.
@@ -313,14 +309,12 @@ void QuorumStore::await_turn(const QuorumHold& next, const CallOptions& call_opt
 void QuorumStore::suspend(Suspension why) {
   if (why == Suspension::rest) return;
   // Otherwise the process that cleans up last would release what the other one uses.
-  for (auto each = holds_.begin(); each != holds_.end();) {
-    QuorumHold& hold = each->second;
-    if (!hold.acquired) {
-      release_votes(hold);
-      nodes_.forget(hold);
-    }
-    each = hold.acquired ? std::next(each) : holds_.erase(each);
+  for (auto& [name, hold] : holds_) {
+    if (hold.acquired) continue;
+    release_votes(hold);
+    nodes_.forget(hold);
   }
+  std::erase_if(holds_, [](const auto& each) { return !each.second.acquired; });
   nodes_.begin_anew();
 }
 

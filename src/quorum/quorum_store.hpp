@@ -64,7 +64,6 @@ class QuorumStore final : public Store, public FenceRegister {
   static constexpr Backoff first_pauses{milliseconds(10), milliseconds(1000)};
 
   QuorumHold& hold_of(const Claim& claim, bool is_complete);
-  QuorumHold& hold_to_renew(const Claim& claim, std::optional<Fence> granted);
   bool take_ticket(QuorumHold& hold) const;
   void ask_for_votes(QuorumHold& hold, const Ask& ask, Deadline deadline);
   std::optional<Grant> await_decision(QuorumHold& hold, const CallOptions& call_options);

@@ -54,10 +54,11 @@ struct Perform {
 
 }  // namespace
 
-/// How long the nodes have to confirm their releases, or a node that never answered to be sent one.
-/// The process should not exit earlier: a server that cannot send to a connection drops what it has
-/// not read from it yet.
+/// How long a node that has answered has to confirm its releases. The process should not exit
+/// earlier: a server that cannot send to a connection drops what it has not read from it yet.
 constexpr milliseconds time_to_confirm{20};
+/// How long sending a release to a node that never answered may take.
+constexpr milliseconds time_to_send{5};
 
 /// One node, its thread, and the tasks of the thread.
 class ThreadedNodeClients::NodeWorker {
@@ -93,10 +94,12 @@ class ThreadedNodeClients::NodeWorker {
   bool has_sent_releases() const { return all_sent_.raised(); }
   int connection() const { return connection_; }
 
-  /// Waits until the node has done all releases, or, if it never answered, has been sent them.
-  void await_releases(Deadline until) {
-    pollfd fds[] = {{all_released_.fd(), POLLIN, 0}, {answers_ ? -1 : all_sent_.fd(), POLLIN, 0}};
-    if (releases_ > 0) poll_until(fds, until);
+  /// Waits until the node has done all releases, or, if it never answered, has been sent them. All
+  /// nodes have the same time, which began at `since`.
+  void await_releases(Deadline since) {
+    const bool answers = answers_;
+    pollfd fds[] = {{all_released_.fd(), POLLIN, 0}, {answers ? -1 : all_sent_.fd(), POLLIN, 0}};
+    if (releases_ > 0) poll_until(fds, later(since, answers ? time_to_confirm : time_to_send));
   }
 
  private:
@@ -211,8 +214,8 @@ ThreadedNodeClients::ThreadedNodeClients(OpenMembers open) : open_(std::move(ope
 ThreadedNodeClients::~ThreadedNodeClients() { leave(); }
 
 void ThreadedNodeClients::leave() {
-  const auto until = later(BootClock::now(), time_to_confirm);
-  for (const auto& worker : workers_) worker->await_releases(until);
+  const auto since = BootClock::now();
+  for (const auto& worker : workers_) worker->await_releases(since);
   workers_.clear();
 }
 

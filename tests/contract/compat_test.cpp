@@ -92,13 +92,12 @@ std::vector<std::string> traffic_of_a_hold(const std::string& layout) {
 
 }  // namespace
 
-TEST_CASE(
-    "compat: a hold of a string is a SET, a PEXPIRE and a DEL of a client that shows itself") {
+TEST_CASE("compat: a hold of a string is one script each time, by a client that shows itself") {
   const std::vector<std::string> expected{
       "CLIENT SETNAME dlock",
-      "SET N HOLD NX PX 5000",
+      "EVALSHA <script> 1 N take HOLD 5000 HOLD",
+      "EVAL <text> 1 N take HOLD 5000 HOLD",
       "EVALSHA <script> 1 N renew HOLD 5000 HOLD",
-      "EVAL <text> 1 N renew HOLD 5000 HOLD",
       "EVALSHA <script> 1 N release HOLD 0 HOLD",
   };
   for (const char* layout : {"redis-py", "redlock", "node-redlock", "redlock-universal", "redsync",
@@ -112,20 +111,24 @@ TEST_CASE(
 TEST_CASE("compat: prefixes stand before the name, and signals go out with the release") {
   const auto second = [](const std::vector<std::string>& lines) { return lines.at(1); };
   const auto last = [](const std::vector<std::string>& lines) { return lines.back(); };
-  CHECK(second(traffic_of_a_hold("pottery")) == "SET redlock:N HOLD NX PX 5000");
-  CHECK(second(traffic_of_a_hold("redlocknet")) == "SET redlock:N HOLD NX PX 5000");
-  CHECK(second(traffic_of_a_hold("redis-semaphore")) == "SET mutex:N HOLD NX PX 5000");
-  CHECK(second(traffic_of_a_hold("laravel:a:b")) == "SET a:bN HOLD NX PX 5000");
+  CHECK(second(traffic_of_a_hold("pottery")) == "EVALSHA <script> 1 redlock:N take HOLD 5000 HOLD");
+  CHECK(second(traffic_of_a_hold("redlocknet")) ==
+        "EVALSHA <script> 1 redlock:N take HOLD 5000 HOLD");
+  CHECK(second(traffic_of_a_hold("redis-semaphore")) ==
+        "EVALSHA <script> 1 mutex:N take HOLD 5000 HOLD");
+  CHECK(second(traffic_of_a_hold("laravel:a:b")) == "EVALSHA <script> 1 a:bN take HOLD 5000 HOLD");
   const auto shedlock = traffic_of_a_hold("shedlock");
-  CHECK(second(shedlock) == "SET job-lock:default:N HOLD NX PX 5000");
+  CHECK(second(shedlock) == "EVALSHA <script> 1 job-lock:default:N take END 5000 HOLD");
   CHECK(last(shedlock) == "EVALSHA <script> 1 job-lock:default:N release END 0 HOLD");
-  CHECK(second(traffic_of_a_hold("shedlock:x")) == "SET job-lock:x:N HOLD NX PX 5000");
+  CHECK(second(traffic_of_a_hold("shedlock:x")) ==
+        "EVALSHA <script> 1 job-lock:x:N take END 5000 HOLD");
   const auto spring = traffic_of_a_hold("spring:reg");
-  CHECK(second(spring) == "SET reg:N HOLD NX PX 5000");
+  CHECK(second(spring) ==
+        "EVALSHA <script> 1 reg:N take HOLD 5000 HOLD reg-channel:reg:N reg-channel");
   CHECK(last(spring) ==
         "EVALSHA <script> 1 reg:N release HOLD 0 HOLD reg-channel:reg:N reg-channel");
   const auto python = traffic_of_a_hold("python-redis-lock");
-  CHECK(second(python) == "SET lock:N HOLD NX PX 5000");
+  CHECK(second(python) == "EVALSHA <script> 2 lock:N lock-signal:N take HOLD 5000 HOLD");
   CHECK(last(python) == "EVALSHA <script> 2 lock:N lock-signal:N release HOLD 0 HOLD");
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "quorum/quorum_hold.hpp"
+#include "quorum/vote_count.hpp"
 
 namespace dlock {
 namespace {
@@ -21,12 +22,12 @@ Claim claim_of(const std::string& owner, Limit limit = exclusive) {
   return claim;
 }
 
-NodeReply granted(std::size_t member, std::int64_t fence, Deadline until = in_an_hour) {
-  return {member, 1, {}, Answer(Grant{Fence{fence}, Lease{milliseconds(30'000), until}})};
+NodeReply granted(std::size_t node, std::int64_t fence, Deadline until = in_an_hour) {
+  return {node, 1, {}, Answer(Grant{Fence{fence}, Lease{milliseconds(30'000), until}})};
 }
 
-NodeReply refused(std::size_t member, const std::vector<std::string>& owners,
-                  Limit limit = exclusive, milliseconds held = {}) {
+NodeReply refused(std::size_t node, const std::vector<std::string>& owners, Limit limit = exclusive,
+                  milliseconds held = {}) {
   Refusal refusal;
   for (const std::string& owner : owners) {
     Holder holder;
@@ -36,28 +37,28 @@ NodeReply refused(std::size_t member, const std::vector<std::string>& owners,
     refusal.held_by.push_back(holder);
   }
   refusal.holders = owners.size();
-  return {member, 1, {}, Answer(refusal)};
+  return {node, 1, {}, Answer(refusal)};
 }
 
 TEST_CASE("one more owner than a limit allows would have to meet the others on some server") {
-  for (std::size_t members = 3; members <= 9; ++members) {
+  for (std::size_t nodes = 3; nodes <= 9; ++nodes) {
     for (std::int64_t limit = 1; limit <= 12; ++limit) {
-      CAPTURE(members);
+      CAPTURE(nodes);
       CAPTURE(limit);
-      const auto needed = votes_needed(members, Limit{limit});
+      const auto needed = votes_needed(nodes, Limit{limit});
       const auto owners = static_cast<std::size_t>(limit) + 1;
       // With room for `limit` owners on each server, this is the number of votes in all.
-      CHECK(owners * needed > members * static_cast<std::size_t>(limit));
-      CHECK(needed <= members);
-      CHECK((needed - 1) * owners <= members * static_cast<std::size_t>(limit));
+      CHECK(owners * needed > nodes * static_cast<std::size_t>(limit));
+      CHECK(needed <= nodes);
+      CHECK((needed - 1) * owners <= nodes * static_cast<std::size_t>(limit));
     }
     // A reader and a writer always share a server.
-    CHECK(votes_needed(members, no_limit) + votes_needed(members, exclusive) > members);
+    CHECK(votes_needed(nodes, no_limit) + votes_needed(nodes, exclusive) > nodes);
   }
   CHECK(votes_needed(5, Limit{largest_limit}) == 5);
 }
 
-TEST_CASE("a member with an absurd fence has no say in the fence of the majority") {
+TEST_CASE("a node with an absurd fence does not change the fence of the majority") {
   QuorumHold hold(5, claim_of("me"));
   hold.on_reply(granted(0, (std::int64_t{1} << 53) - 1));
   for (std::size_t i = 1; i < 4; ++i) hold.on_reply(granted(i, 100 + static_cast<int>(i)));
@@ -65,7 +66,7 @@ TEST_CASE("a member with an absurd fence has no say in the fence of the majority
 }
 
 TEST_CASE(
-    "where fences are far apart, those who have not answered yet are listened to for a while") {
+    "if fences are far apart, the client waits a while for the nodes that have not answered") {
   const auto now = BootClock::now();
   QuorumHold hold(3, claim_of("me"));
   hold.proposal = Fence{100};
@@ -98,7 +99,7 @@ TEST_CASE("a majority lasts until the first of its leases ends, and the longest 
   CHECK_FALSE(hold.lease(later(in_an_hour, std::chrono::seconds(2))));
 }
 
-TEST_CASE("a lock is not had while fewer than a majority store its fence") {
+TEST_CASE("a lock is not acquired while fewer than a majority store its fence") {
   QuorumHold hold(3, claim_of("me"));
   hold.on_reply(granted(0, 5));
   hold.on_reply(granted(1, 9));
@@ -110,7 +111,7 @@ TEST_CASE("a lock is not had while fewer than a majority store its fence") {
   CHECK(hold.lease(BootClock::now()));
 }
 
-TEST_CASE("the answers of a member that may have forgotten a lease do not count") {
+TEST_CASE("the answers of a node that may have forgotten a lease do not count") {
   QuorumHold hold(3, claim_of("me"));
   hold.on_reply(granted(0, 5));
   NodeReply guarded = granted(1, 5);
@@ -120,7 +121,7 @@ TEST_CASE("the answers of a member that may have forgotten a lease do not count"
   CHECK(hold.confirmed() == 1);
 }
 
-TEST_CASE("who has the most votes keeps them, and of two with as many one") {
+TEST_CASE("the client with the most votes keeps them, and one of two with equally many") {
   QuorumHold mine(5, claim_of("b"));
   mine.on_reply(granted(0, 1));
   mine.on_reply(granted(1, 1));
@@ -138,8 +139,7 @@ TEST_CASE("who has the most votes keeps them, and of two with as many one") {
   CHECK_FALSE(count_votes(theirs, BootClock::now()).leading);
 }
 
-TEST_CASE(
-    "what another may have on members that do not answer is taken for held, but not in a race") {
+TEST_CASE("votes that an old holder may have on silent nodes count for it, but not in a race") {
   const auto against = [](milliseconds held) {
     QuorumHold hold(5, claim_of("me"));
     hold.on_reply(granted(0, 1));
@@ -163,7 +163,7 @@ TEST_CASE("a semaphore is full when as many have it as its limit allows") {
   CHECK_FALSE(count_votes(hold, BootClock::now()).decided);
 }
 
-TEST_CASE("a semaphore is full of what one process left, too") {
+TEST_CASE("holds in cooldown of one process fill a semaphore, too") {
   const auto decided = [](std::size_t left) {
     Refusal refusal;
     for (std::size_t i = 0; i < left; ++i) {
@@ -183,7 +183,7 @@ TEST_CASE("a semaphore is full of what one process left, too") {
   CHECK_FALSE(decided(1));
 }
 
-TEST_CASE("a reader has no room beside owners of a semaphore, nor they beside it") {
+TEST_CASE("a reader has no room beside owners of a semaphore, nor they beside a reader") {
   for (const auto& [mine, theirs] :
        {std::pair(no_limit, Limit{3}), std::pair(Limit{3}, no_limit)}) {
     QuorumHold hold(5, claim_of("me", mine));
@@ -203,7 +203,7 @@ TEST_CASE("a semaphore's hold that another process renews takes the votes of its
   CHECK_FALSE(hold.lease(BootClock::now()));
 }
 
-TEST_CASE("a waiter asks again when enough of what blocks has ended") {
+TEST_CASE("a waiter asks again when enough nodes have room") {
   QuorumHold hold(5, claim_of("me"));
   for (std::size_t i = 0; i < 5; ++i) {
     NodeReply heard = refused(i, {"other"});

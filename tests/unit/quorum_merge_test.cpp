@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "quorum/merge.hpp"
+#include "quorum/vote_count.hpp"
 
 namespace dlock {
 namespace {

@@ -183,7 +183,7 @@ Deadline soon() { return later(BootClock::now(), long_time); }
 
 /// Whether a store of three nodes sends the request of `ask` to the third one, which is that far.
 template <typename Request>
-bool is_sent_to_a_far_member(milliseconds way, Request ask) {
+bool is_sent_to_a_far_node(milliseconds way, Request ask) {
   std::atomic<bool> sent[3] = {}, released[3] = {};
   // On a busy machine, the far node may be later than the store waits, but not every time.
   return eventually([&] {
@@ -208,7 +208,7 @@ std::size_t entries(const char* directory) {
 }  // namespace
 
 TEST_CASE(
-    "council: who leaves waits a moment for a member that answers to release, and no longer") {
+    "nodes: a process that ends waits a moment for the release of a node that answers, no longer") {
   // On a busy machine, a moment is over soon.
   CHECK(eventually([] { return outcome(milliseconds(2), true).released; }));
   const auto begun = BootClock::now();
@@ -217,23 +217,23 @@ TEST_CASE(
   CHECK(BootClock::now() - begun < long_time / 2);
 }
 
-TEST_CASE("council: who leaves sees a release on its way to a member that never answered") {
+TEST_CASE("nodes: a process that ends sends a release to a node that never answered") {
   CHECK(eventually([] { return outcome(long_time, false).sent; }));
 }
 
-TEST_CASE("council: a release is sent to a member that is farther than the others, too") {
-  CHECK(is_sent_to_a_far_member(milliseconds(60), [](QuorumStore& store) {
+TEST_CASE("nodes: a release is sent to a node that is farther than the others, too") {
+  CHECK(is_sent_to_a_far_node(milliseconds(60), [](QuorumStore& store) {
     CHECK(store.release(claim_named({"k"}, {"t"}), {}, {soon(), -1}).outcome == Released::yes);
   }));
 }
 
-TEST_CASE("council: an eviction is sent to a member that is farther than the others, too") {
-  CHECK(is_sent_to_a_far_member(milliseconds(150), [](QuorumStore& store) {
+TEST_CASE("nodes: an eviction is sent to a node that is farther than the others, too") {
+  CHECK(is_sent_to_a_far_node(milliseconds(150), [](QuorumStore& store) {
     store.evict({"k"}, std::nullopt, Who(), {soon(), -1});
   }));
 }
 
-TEST_CASE("council: a member hears of a vote that is dropped, before its release") {
+TEST_CASE("nodes: a node learns of a dropped vote before it releases it") {
   // On a busy machine, a moment is over soon.
   CHECK(eventually([] {
     std::vector<std::string> log;
@@ -255,7 +255,7 @@ TEST_CASE("council: a member hears of a vote that is dropped, before its release
   }));
 }
 
-TEST_CASE("council: what ends the listening at a member is no trouble of the member's") {
+TEST_CASE("nodes: a request that ends the listening at a node is not an error of the node") {
   ThreadedNodeClients nodes(one<Listened>());
   nodes.ask(0, waiting_vote, soon());
   REQUIRE(nodes.hear(soon(), -1));
@@ -267,7 +267,7 @@ TEST_CASE("council: what ends the listening at a member is no trouble of the mem
   CHECK(std::holds_alternative<std::vector<KeyState>>(heard->response));
 }
 
-TEST_CASE("council: what a member fails with is an answer, whatever it is") {
+TEST_CASE("nodes: every failure of a node is an answer") {
   ThreadedNodeClients nodes(one<Odd>());
   nodes.ask(0, waiting_vote, soon());
   REQUIRE(nodes.hear(soon(), -1));
@@ -287,7 +287,7 @@ TEST_CASE("council: what a member fails with is an answer, whatever it is") {
 }
 
 TEST_CASE(
-    "council: before a fork no thread runs and nothing is left open, and the child may use it") {
+    "nodes: before a fork no thread runs and nothing is left open, and the child may use it") {
   const auto threads = settled_thread_count();
   ThreadedNodeClients nodes(one<Listened>());
   const auto open = entries("/proc/self/fd");
@@ -309,7 +309,7 @@ TEST_CASE(
   CHECK(status == 0);
 }
 
-TEST_CASE("council: members that cannot be opened anew leave all as it was") {
+TEST_CASE("nodes: a failure to open them anew changes nothing") {
   bool works = true;
   ThreadedNodeClients nodes([&] {
     if (!works) throw Error(ErrorKind::host_refused, "no more files");

@@ -17,14 +17,14 @@ namespace dlock::test {
 namespace {
 
 /// Three nodes that answer in the order of the requests.
-class ThreeMembers : public NodeClients {
+class ThreeNodes : public NodeClients {
  public:
   std::size_t size() const override { return 3; }
-  std::string name(std::size_t member) const override { return "m" + std::to_string(member); }
-  std::uint64_t ask(std::size_t member, NodeRequest request, Deadline) override {
+  std::string name(std::size_t node) const override { return "m" + std::to_string(node); }
+  std::uint64_t ask(std::size_t node, NodeRequest request, Deadline) override {
     ++requests_;
     if (requests_ <= most_requests()) {
-      replies_.push_back({member, requests_, {}, response(member, request)});
+      replies_.push_back({node, requests_, {}, response(node, request)});
     }
     return requests_;
   }
@@ -37,7 +37,7 @@ class ThreeMembers : public NodeClients {
   void begin_anew() override {}
 
  private:
-  virtual Response response(std::size_t member, const NodeRequest& request) const = 0;
+  virtual Response response(std::size_t node, const NodeRequest& request) const = 0;
   /// They are silent after this many requests.
   virtual std::uint64_t most_requests() const { return std::numeric_limits<std::uint64_t>::max(); }
 
@@ -47,17 +47,17 @@ class ThreeMembers : public NodeClients {
 
 /// The first node answers that it has no such hold, and the others are unreachable; if
 /// `loses_an_answer`, the last one still gets the request.
-class OnlyFirstAnswers final : public ThreeMembers {
+class OnlyFirstAnswers final : public ThreeNodes {
  public:
   explicit OnlyFirstAnswers(bool loses_an_answer) : loses_an_answer_(loses_an_answer) {}
 
-  bool has_sent_releases(std::size_t member) const override {
-    return member == 0 || (member == 2 && loses_an_answer_);
+  bool has_sent_releases(std::size_t node) const override {
+    return node == 0 || (node == 2 && loses_an_answer_);
   }
 
  private:
-  Response response(std::size_t member, const NodeRequest&) const override {
-    if (member > 0) return Error(ErrorKind::unavailable, "connection refused");
+  Response response(std::size_t node, const NodeRequest&) const override {
+    if (node > 0) return Error(ErrorKind::unavailable, "connection refused");
     return ReleaseResult{Released::not_held};
   }
 
@@ -73,13 +73,13 @@ bool may_be_done(bool loses_an_answer) {
 }
 
 /// The last node has a hold that the others do not have, and refuses to evict it.
-class LastTakesNoWrites final : public ThreeMembers {
+class LastTakesNoWrites final : public ThreeNodes {
  public:
   bool has_sent_releases(std::size_t) const override { return true; }
 
  private:
-  Response response(std::size_t member, const NodeRequest&) const override {
-    if (member != 2) return std::vector<Holder>{};
+  Response response(std::size_t node, const NodeRequest&) const override {
+    if (node != 2) return std::vector<Holder>{};
     return Error(ErrorKind::unavailable, "NOREPLICAS Not enough good replicas");
   }
   /// Many more than the eviction needs.

@@ -33,17 +33,17 @@ class FarThird final : public NodeClients {
       : way_(way), log_(log), third_(third) {}
 
   std::size_t size() const override { return 3; }
-  std::string name(std::size_t member) const override { return "m" + std::to_string(member); }
-  std::uint64_t ask(std::size_t member, NodeRequest request, Deadline) override {
+  std::string name(std::size_t node) const override { return "m" + std::to_string(node); }
+  std::uint64_t ask(std::size_t node, NodeRequest request, Deadline) override {
     constexpr milliseconds ttl{60'000};
     const auto now = BootClock::now();
-    NodeReply reply{member, ++requests_, {}, Renewed{}};
+    NodeReply reply{node, ++requests_, {}, Renewed{}};
     const auto* rejoining = std::get_if<Rejoining>(&request);
     if (rejoining != nullptr) log_.rejoined.insert(rejoining->claim.key);
-    if (member < 2 || rejoining != nullptr || third_ == Third::holds) {
+    if (node < 2 || rejoining != nullptr || third_ == Third::holds) {
       reply.response = Renewed{Grant{Fence{1}, Lease{ttl, later(now, ttl)}}};
     }
-    if (member < 2) {
+    if (node < 2) {
       replies_.push_back(std::move(reply));
     } else {
       far_reply_ = {later(now, way_), std::move(reply)};

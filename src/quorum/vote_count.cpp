@@ -1,4 +1,4 @@
-#include "quorum/merge.hpp"
+#include "quorum/vote_count.hpp"
 
 #include <algorithm>
 #include <map>
@@ -7,6 +7,8 @@
 
 namespace dlock {
 namespace {
+
+using State = NodeVote::State;
 
 /// Whether two servers name the same owner. A kept hold has no owner: its process identifies it.
 bool is_same(const Holder& a, const Holder& b) {
@@ -145,6 +147,124 @@ std::vector<KeyState> merged_states(const Query& query,
     if (state.in_use()) all.push_back(std::move(state));
   }
   return all;
+}
+
+namespace {
+
+/// Another owner that holds the key or wants it, as the nodes see it that voted for it.
+using Competitor = std::vector<Holder>;
+
+std::vector<Competitor> competitors_of(const QuorumHold& hold) {
+  std::vector<Competitor> all;
+  for (const NodeVote& vote : hold.node_votes) {
+    if (vote.state == State::refused) add_views(all, vote.refusal.held_by);
+  }
+  return all;
+}
+
+/// Whether the competitor has the votes it needs, as far as can be seen. In a race the known votes
+/// are a moment old. A holder of longer standing may also have votes of nodes that cannot be seen
+/// now.
+bool is_established(const Competitor& competitor, const QuorumHold& hold) {
+  constexpr milliseconds older_than_a_race{1000};
+  const Holder& holder = competitor.front();
+  const std::size_t needed = votes_needed(hold.node_votes.size(), holder.limit);
+  const std::size_t unseen = hold.unknown() + hold.awaited();
+  return competitor.size() >= needed ||
+         (competitor.size() + unseen >= needed && holder.held >= older_than_a_race);
+}
+
+/// Whether exactly one of them is a reader: no node admits both.
+bool apart(Limit a, Limit b) { return a.unlimited() != b.unlimited(); }
+
+bool has_room(const Refusal& refusal, Limit limit) {
+  const auto inside = static_cast<std::int64_t>(refusal.holders) + 1;
+  return limit.admits(inside) &&
+         std::all_of(refusal.held_by.begin(), refusal.held_by.end(), [&](const Holder& holder) {
+           return holder.limit.admits(inside) && !apart(limit, holder.limit);
+         });
+}
+
+}  // namespace
+
+VoteCount count_votes(const QuorumHold& hold, Deadline now) {
+  VoteCount count;
+  count.mine = hold.holding(now);
+  const Limit limit = hold.claim.limit;
+  std::size_t established = 0;
+  auto room = static_cast<std::size_t>(limit.unlimited() ? largest_limit : limit.owners);
+  // Nodes that have others first in their queue will admit those next.
+  std::size_t next_there = 0;
+  std::size_t barred_by_queues = 0;  ///< nodes that have room, but a queue of other waiters
+  bool some_are_unnamed = false;     ///< a refusal names only the first few holders
+  for (const NodeVote& vote : hold.node_votes) {
+    if (vote.state != State::refused) continue;
+    const Refusal& refusal = vote.refusal;
+    if (refusal.ahead == 0) ++next_there;
+    if (refusal.waiting > 0 && has_room(refusal, limit)) ++barred_by_queues;
+    some_are_unnamed = some_are_unnamed || refusal.holders > refusal.held_by.size();
+  }
+  count.leading = count.mine > 0 && count.mine + hold.unknown() + next_there >= hold.needed();
+  for (const Competitor& competitor : competitors_of(hold)) {
+    const Limit theirs = competitor.front().limit;
+    if (is_established(competitor, hold)) {
+      ++established;
+      if (!theirs.unlimited()) room = std::min(room, static_cast<std::size_t>(theirs.owners));
+      if (apart(limit, theirs)) room = 0;
+      continue;
+    }
+    // Nodes that have admitted us do not say which others they have admitted.
+    const bool excluded = limit == exclusive || theirs == exclusive || apart(limit, theirs);
+    const std::size_t votes = competitor.size() + (excluded ? 0 : count.mine);
+    const bool has_smaller_owner = competitor.front().owner < hold.claim.owner.text;
+    if (votes > count.mine || (votes == count.mine && has_smaller_owner)) count.leading = false;
+  }
+  const auto spare = hold.node_votes.size() - hold.needed();
+  count.decided = established >= room || some_are_unnamed || barred_by_queues > spare;
+  return count;
+}
+
+Refusal merged_refusal(const QuorumHold& hold) {
+  Refusal merged;
+  std::vector<milliseconds> ends;
+  std::vector<std::size_t> aheads;
+  for (const NodeVote& vote : hold.node_votes) {
+    if (vote.state != State::refused) continue;
+    const Refusal& refusal = vote.refusal;
+    if (refusal.why != Refusal::Reason::held) merged.why = refusal.why;
+    merged.holders = std::max(merged.holders, refusal.holders);
+    merged.waiting = std::max(merged.waiting, refusal.waiting);
+    // Once enough nodes are free, the next waiter is admitted: the other nodes do not matter.
+    ends.push_back(refusal.ask_again_in);
+    aheads.push_back(refusal.ahead);
+  }
+  std::sort(ends.begin(), ends.end());
+  const auto held = hold.count(State::held);
+  const auto lacking = hold.needed() - std::min(held, hold.needed() - 1);
+  if (!ends.empty()) {
+    const auto decisive = std::min(lacking, ends.size()) - 1;
+    merged.ask_again_in = ends[decisive];
+    std::sort(aheads.begin(), aheads.end());
+    merged.ahead = aheads[decisive];
+  }
+  std::vector<Competitor> competitors = competitors_of(hold);
+  std::stable_sort(competitors.begin(), competitors.end(),
+                   [](const Competitor& a, const Competitor& b) { return a.size() > b.size(); });
+  for (const Competitor& competitor : competitors) merged.held_by.push_back(competitor.front());
+  // Competitors with a vote or two hold nothing if another has enough.
+  if (merged.held_by.size() > merged.holders)
+    merged.held_by.resize(std::max<std::size_t>(1, merged.holders));
+  merged.ticket = hold.ticket.value_or(Ticket{});
+  for (const NodeVote& vote : hold.node_votes) {
+    const Refusal& refusal = vote.refusal;
+    const bool newer = vote.state == State::refused && refusal.why == Refusal::Reason::superseded &&
+                       (merged.why != refusal.why || merged.ticket < refusal.ticket);
+    if (!newer) continue;
+    merged.why = refusal.why;
+    merged.held_by = refusal.held_by;
+    merged.ticket = refusal.ticket;
+  }
+  return merged;
 }
 
 }  // namespace dlock

@@ -1,24 +1,19 @@
 #include "local/collect.hpp"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <ctime>
-#include <functional>
-#include <memory>
+#include <iterator>
 #include <random>
 
 #include "base/error.hpp"
-#include "base/text.hpp"
-#include "local/dead_holders.hpp"
 #include "local/key_file.hpp"
 #include "local/latch_file.hpp"
 #include "local/open_key.hpp"
 #include "local/wake_fifo.hpp"
-#include "rule/table_text.hpp"
 
 namespace dlock {
 namespace {
@@ -28,82 +23,36 @@ constexpr std::time_t fence_life_seconds = 7 * 24 * 3600;
 /// A FIFO is created shortly before it is opened.
 constexpr std::time_t mailbox_youth_seconds = 60;
 
-bool is_free(KeyFile& file, const Directory& directory, const std::string& name) {
-  const auto text = file.read();
-  if (text.empty()) return true;
-  LockTable table = parse_table(text, directory.shown(name)).table;
-  const Now now = now_here();
-  if (is_of_earlier_boot(table, file.written_in(), directory, now.lease_clock)) {
-    restart_after_boot(table, now.lease_clock);
-  }
-  refresh(table, directory, now.lease_clock);
-  return table.live_holds(now).empty() && !any_waiter_lives(table, directory);
-}
-
-bool has_ended(KeyFile& file, const Directory& directory, const std::string& name) {
-  const Now now = now_here();
-  const auto named = read_latch(file, now, directory.shown(name));
-  return !named || named->latch.ends <= now.lease_clock;
-}
-
 void collect_key(const Directory& directory, const std::string& name) {
+  constexpr auto use = KeyFile::Use::change;
+  const CallOptions at_once{BootClock::now(), -1};
   try {
-    auto file =
-        KeyFile::open(directory, name, KeyFile::Use::change, CallOptions{BootClock::now(), -1});
-    if (!file) return;
-    const bool latch = is_latch_file_name(name);
-    if (latch ? has_ended(*file, directory, name) : is_free(*file, directory, name)) file->remove();
+    if (is_latch_file_name(name)) {
+      auto file = LatchFile::open_file(directory, name, use, at_once);
+      if (file && !file->latch) file->remove();
+    } else {
+      auto key = OpenKey::open_file(directory, name, use, Token{}, at_once);
+      if (key && key->is_unused()) key->remove();
+    }
   } catch (const Error&) {
     // The file is in use, foreign, or not ours to open; that does not concern the current request.
   }
 }
 
-void collect_mailbox(const Directory& directory, const std::string& name) {
-  if (reach(directory, name).how == Reached::How::nobody) remove_mailbox(directory, name);
-}
-
-/// Calls `visit` with each name of the directory until that returns false.
-void for_each_name(const Directory& directory, const std::function<bool(std::string)>& visit) {
-  const int fd = openat(directory.fd(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const std::unique_ptr<DIR, int (*)(DIR*)> stream(fd < 0 ? nullptr : fdopendir(fd), closedir);
-  if (!stream) throw_errno("cannot read the lock directory " + escaped(directory.path()));
-  while (const dirent* entry = readdir(stream.get())) {  // NOLINT(concurrency-mt-unsafe)
-    if (!visit(entry->d_name)) return;
-  }
-}
-
-/// A random sample of the names that dlock creates and removes (reservoir sampling, Vitter's
-/// algorithm R). A directory keeps its order, so a fixed choice would always return the same names.
-/// In a very large directory it usually reads only the beginning.
+/// A random sample of the names that dlock creates and removes. A directory keeps its order, so a
+/// fixed choice would always return the same names.
 std::vector<std::string> some_names_in(const Directory& directory) {
-  constexpr std::size_t beginning = 4096;
-  std::minstd_rand random(static_cast<std::uint32_t>(BootClock::now().time_since_epoch().count()));
-  const bool reads_all = random() % 4 == 0;
-  std::vector<std::string> some;
-  std::size_t seen = 0;
-  for_each_name(directory, [&](std::string name) {
-    if (!is_mailbox_name(name) && !is_key_file_name(name) && !is_latch_file_name(name)) return true;
-    ++seen;
-    if (some.size() < most_names_looked_at) {
-      some.push_back(std::move(name));
-    } else if (const std::size_t place = random() % seen; place < some.size()) {
-      some[place] = std::move(name);
-    }
-    return reads_all || seen < beginning;
+  auto names = directory.names();
+  std::erase_if(names, [](const std::string& name) {
+    return !is_mailbox_name(name) && !is_key_file_name(name) && !is_latch_file_name(name);
   });
+  std::minstd_rand random(static_cast<std::uint32_t>(BootClock::now().time_since_epoch().count()));
+  std::vector<std::string> some;
+  std::sample(names.begin(), names.end(), std::back_inserter(some), most_names_looked_at, random);
   return some;
 }
 
 }  // namespace
-
-std::vector<std::string> names_in(const Directory& directory) {
-  std::vector<std::string> names;
-  for_each_name(directory, [&](std::string name) {
-    names.push_back(std::move(name));
-    return true;
-  });
-  return names;
-}
 
 void collect_garbage(const Directory& directory) {
   // A user who may not list the directory leaves the cleanup to others.
@@ -114,7 +63,9 @@ void collect_garbage(const Directory& directory) {
     struct stat info {};
     if (fstatat(directory.fd(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) continue;
     const auto age = now - info.st_mtime;
-    if (mailbox && age > mailbox_youth_seconds) collect_mailbox(directory, name);
+    if (mailbox && age > mailbox_youth_seconds && is_gone(directory, name)) {
+      remove_mailbox(directory, name);
+    }
     if (!mailbox && age > fence_life_seconds) collect_key(directory, name);
   }
 }

@@ -1,14 +1,8 @@
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "local/directory.hpp"
 
 namespace dlock {
-
-/// All names in the directory, unordered; throws Error{host_refused} if it cannot be read.
-std::vector<std::string> names_in(const Directory& directory);
 
 /// Removes files that nobody needs: those of keys that have been free for a week (they keep the
 /// fence until then), those of latches that expired that long ago, and FIFOs of killed processes.

@@ -19,11 +19,6 @@ bool listens(const Directory& directory, const std::string& mailbox) {
   return reach(directory, mailbox).how == Reached::How::listening;
 }
 
-bool is_dead(const Directory& directory, const WaiterEntry& waiter) {
-  const auto how = reach(directory, waiter.backing.mailbox).how;
-  return how == Reached::How::nobody || how == Reached::How::missing;
-}
-
 Work work_of(const HoldEntry& hold) {
   return {owner_in(hold.token), hold.backing.command, hold.backing.process.started};
 }
@@ -57,6 +52,23 @@ std::string undecided_text(const HoldEntry& hold, const std::string& why) {
 
 bool goes_by_process(const HoldEntry& hold) { return hold.inside() && hold.backing.by_process; }
 
+/// Whether BootClock shows less than the table has recorded.
+bool clock_went_back(const LockTable& table, microseconds now) {
+  return table.last_ask > now ||
+         std::any_of(table.holds.begin(), table.holds.end(),
+                     [&](const HoldEntry& hold) { return hold.at > now; }) ||
+         std::any_of(table.queue.begin(), table.queue.end(),
+                     [&](const WaiterEntry& waiter) { return waiter.seen > now; });
+}
+
+bool any_listens(const LockTable& table, const Directory& directory) {
+  const auto listening = [&](const auto& entry) {
+    return listens(directory, entry.backing.mailbox);
+  };
+  return std::any_of(table.holds.begin(), table.holds.end(), listening) ||
+         std::any_of(table.queue.begin(), table.queue.end(), listening);
+}
+
 /// Ends a hold whose processes have ended. dlock records its command before it starts it: without
 /// that record, no work was done and min-hold does not apply. True if nothing is left of the hold.
 bool end_dead_hold(LockTable& table, HoldEntry& hold, microseconds now) {
@@ -85,7 +97,8 @@ void watch_holder(Watch& watch, const Directory& directory, const HoldEntry& hol
 
 }  // namespace
 
-Refreshed refresh(LockTable& table, const Directory& directory, microseconds now) {
+Refreshed refresh(LockTable& table, const Directory& directory, microseconds now,
+                  const Token& self) {
   Refreshed result;
   for (std::size_t i = 0; i < table.holds.size();) {
     HoldEntry& hold = table.holds[i];
@@ -104,7 +117,7 @@ Refreshed refresh(LockTable& table, const Directory& directory, microseconds now
       continue;
     }
     result.changed = true;
-    result.left_mailboxes.push_back(hold.backing.mailbox);
+    remove_mailbox(directory, hold.backing.mailbox);
     if (!end_dead_hold(table, hold, now)) ++i;
   }
   for (WaiterEntry& waiter : table.queue) {
@@ -113,32 +126,18 @@ Refreshed refresh(LockTable& table, const Directory& directory, microseconds now
     waiter.seen = now;
     table.last_ask = now;
   }
+  auto own = table.find_waiter(self);
+  if (own == table.queue.end()) return result;
+  while (own != table.queue.begin() && is_gone(directory, (own - 1)->backing.mailbox)) {
+    result.changed = true;
+    remove_mailbox(directory, (own - 1)->backing.mailbox);
+    own = table.queue.erase(own - 1);
+  }
   return result;
 }
 
 bool lives_by_process(const HoldEntry& hold, microseconds now) {
   return hold.backing.by_process && hold.flag == Flag::held && hold.at == now;
-}
-
-bool clock_went_back(const LockTable& table, microseconds now) {
-  return table.last_ask > now ||
-         std::any_of(table.holds.begin(), table.holds.end(),
-                     [&](const HoldEntry& hold) { return hold.at > now; }) ||
-         std::any_of(table.queue.begin(), table.queue.end(),
-                     [&](const WaiterEntry& waiter) { return waiter.seen > now; });
-}
-
-bool any_listens(const LockTable& table, const Directory& directory) {
-  const auto listening = [&](const auto& entry) {
-    return listens(directory, entry.backing.mailbox);
-  };
-  return std::any_of(table.holds.begin(), table.holds.end(), listening) ||
-         std::any_of(table.queue.begin(), table.queue.end(), listening);
-}
-
-bool any_waiter_lives(const LockTable& table, const Directory& directory) {
-  return std::any_of(table.queue.begin(), table.queue.end(),
-                     [&](const WaiterEntry& waiter) { return !is_dead(directory, waiter); });
 }
 
 bool is_of_earlier_boot(const LockTable& table, KeyFile::Boot written_in,
@@ -148,33 +147,16 @@ bool is_of_earlier_boot(const LockTable& table, KeyFile::Boot written_in,
   return !any_listens(table, directory);
 }
 
-Refreshed restart_after_boot(LockTable& table, microseconds now) {
-  Refreshed result;
-  result.changed = true;
-  for (const WaiterEntry& waiter : table.queue) {
-    result.left_mailboxes.push_back(waiter.backing.mailbox);
-  }
+void restart_after_boot(LockTable& table, const Directory& directory, microseconds now) {
+  for (const WaiterEntry& waiter : table.queue) remove_mailbox(directory, waiter.backing.mailbox);
   table.queue.clear();
   for (std::size_t i = 0; i < table.holds.size();) {
     HoldEntry& hold = table.holds[i];
     hold.at = hold.since = microseconds(0);
     const bool ended = goes_by_process(hold);
-    if (ended) result.left_mailboxes.push_back(hold.backing.mailbox);
+    if (ended) remove_mailbox(directory, hold.backing.mailbox);
     if (!ended || !end_dead_hold(table, hold, now)) ++i;
   }
-  return result;
-}
-
-Refreshed drop_dead_before(LockTable& table, const Directory& directory, const Token& self) {
-  Refreshed result;
-  auto own = table.find_waiter(self);
-  if (own == table.queue.end()) return result;
-  while (own != table.queue.begin() && is_dead(directory, *(own - 1))) {
-    result.changed = true;
-    result.left_mailboxes.push_back((own - 1)->backing.mailbox);
-    own = table.queue.erase(own - 1);
-  }
-  return result;
 }
 
 Watch watch_before(const LockTable& table, const Directory& directory, const Token& self) {
@@ -186,7 +168,7 @@ Watch watch_before(const LockTable& table, const Directory& directory, const Tok
   if (!watch.first) {
     auto reached = reach(directory, (own - 1)->backing.mailbox);
     // The waiter has died since the table was refreshed.
-    if (reached.how == Reached::How::nobody) watch.look_again = true;
+    if (reached.how == Reached::How::gone) watch.look_again = true;
     if (reached.fd) watch.ends.push_back(std::move(reached.fd));
     return watch;
   }

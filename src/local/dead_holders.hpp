@@ -14,45 +14,34 @@ namespace dlock {
 /// The result of refreshing a table.
 struct Refreshed {
   bool changed = false;  ///< a hold or waiter was removed; signs of life do not count
-  std::vector<std::string> left_mailboxes;  ///< the FIFOs of dead processes
   /// Why it is unknown whether one of the holders still runs; empty if it is known of all.
   std::string undecided;
 };
 
 /// Applies to the table what is visible of the processes, before the rules run. The hold of a
 /// living process counts as renewed at `now`, and a listening waiter as seen at `now`. A hold ends
-/// if its dlock and its command have ended; it stays in cooldown if there was a command and a
+/// if its dlock and its command have ended; it goes into cooldown if there was a command and a
 /// min-hold. If its dlock has ended and the command may run in another pid namespace, the lease
 /// decides. If this process has no /proc to look for the command, or may not open the FIFO, the
 /// hold stays after its lease, and `undecided` says why. A hold that was handed over and never
-/// confirmed is not renewed, because its waiter may be stopped.
-Refreshed refresh(LockTable& table, const Directory& directory, microseconds now);
+/// confirmed is not renewed, because its waiter may be stopped. Dead waiters directly before `self`
+/// are removed, so that it learns its true position, and so are the FIFOs of the dead.
+Refreshed refresh(LockTable& table, const Directory& directory, microseconds now,
+                  const Token& self);
 
 /// Whether refresh() at `now` found this hold alive, so that it needs no lease.
 bool lives_by_process(const HoldEntry& hold, microseconds now);
 
-/// Whether BootClock shows less than the table has recorded: the host has rebooted since.
-bool clock_went_back(const LockTable& table, microseconds now);
-
-/// Whether a process of the table listens at its FIFO, so that the host has not rebooted since.
-/// This relies only on the kernel: a container cannot fake it with another boot id.
-bool any_listens(const LockTable& table, const Directory& directory);
-
-/// Whether a waiter in the queue may be alive.
-bool any_waiter_lives(const LockTable& table, const Directory& directory);
-
-/// Whether the host has rebooted since the table was written, according to its file's `written_in`.
-/// A different boot id counts only if no process of the table is alive.
+/// Whether the host has rebooted since the table was written, according to its file's `written_in`
+/// or, if that is unknown, to a BootClock that shows less than the table has recorded. No process
+/// of the table listens then: this relies only on the kernel, while a container can fake a boot id.
 bool is_of_earlier_boot(const LockTable& table, KeyFile::Boot written_in,
                         const Directory& directory, microseconds now);
 
 /// Updates a table from before a reboot, whose processes have all ended: holds by process end, and
 /// the queue is dropped. Leases and min-holds count from the boot, the latest time at which they
 /// can have begun, so that they end at the same time whenever, and however often, they are read.
-Refreshed restart_after_boot(LockTable& table, microseconds now);
-
-/// Removes dead waiters directly before `self`, so that it learns its true position.
-Refreshed drop_dead_before(LockTable& table, const Directory& directory, const Token& self);
+void restart_after_boot(LockTable& table, const Directory& directory, microseconds now);
 
 /// Descriptors to poll that become ready when an obstacle of `self` may be gone. The first waiter
 /// watches the holders; every other waiter watches the one before it. In this way, kill -9 anywhere

@@ -1,5 +1,6 @@
 #include "local/directory.hpp"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <pwd.h>
@@ -13,6 +14,7 @@
 #include <climits>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -105,15 +107,9 @@ void check_own(const std::string& path, const struct stat& info) {
 }  // namespace
 
 std::string host_id(const std::string& machine_id_file) {
-  char text[HOST_NAME_MAX + 1] = {};
-  ssize_t got = -1;
-  if (const Fd fd(open(machine_id_file.c_str(), O_RDONLY | O_CLOEXEC)); fd) {
-    got = read(fd.get(), text, HOST_NAME_MAX);
-  }
-  const std::string id(text, got > 0 ? static_cast<std::size_t>(got) : 0);
-  const auto end = id.find_first_of("\r\n");
-  if (!id.empty() && end != 0) return percent_encoded(id.substr(0, end), "/.");
-  return host_name();
+  const std::string text = proc_text(machine_id_file);
+  const std::string id = text.substr(0, text.find_first_of("\r\n")).substr(0, HOST_NAME_MAX);
+  return id.empty() ? host_name() : percent_encoded(id, "/.");
 }
 
 std::string directory_of_host(const std::string& of_machine, std::uint64_t boot,
@@ -185,6 +181,17 @@ Directory::Directory(const DirectorySettings& settings) : path_(settings.path), 
   char list[4096];
   const ssize_t length = getxattr(path_.c_str(), acl_name, list, sizeof list);
   if (length > 0) acl_.assign(list, static_cast<std::size_t>(length));
+}
+
+std::vector<std::string> Directory::names() const {
+  const int fd = openat(fd_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const std::unique_ptr<DIR, int (*)(DIR*)> stream(fd < 0 ? nullptr : fdopendir(fd), closedir);
+  if (!stream) throw_errno("cannot read the lock directory " + escaped(path_));
+  std::vector<std::string> names;
+  while (const dirent* entry = readdir(stream.get())) {  // NOLINT(concurrency-mt-unsafe)
+    names.emplace_back(entry->d_name);
+  }
+  return names;
 }
 
 std::string Directory::shown(const std::string& name) const { return escaped(path_ + "/" + name); }

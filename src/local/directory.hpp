@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/fd.hpp"
 
@@ -47,6 +48,8 @@ class Directory {
   int fd() const { return fd_.get(); }
   const std::string& path() const { return path_; }
   bool own() const { return own_; }
+  /// All names in it, unordered; throws Error{host_refused} if it cannot be read.
+  std::vector<std::string> names() const;
   /// `DIR/name`, escaped for a message.
   std::string shown(const std::string& name) const;
 

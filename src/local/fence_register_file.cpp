@@ -6,9 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
-#include <system_error>
-#include <thread>
 
 #include "base/duration.hpp"
 #include "base/error.hpp"
@@ -23,36 +20,6 @@ namespace {
 /// A record has at most sixteen digits and a newline.
 constexpr std::size_t longest_record = 17;
 
-/// Calls `told` if it exists for more than a second: flock(2) does not say how long a wait takes.
-class LongWait {
- public:
-  explicit LongWait(const std::function<void()>& told) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);  // the waiting thread shall receive all signals
-    try {
-      thread_ = std::thread([this, told] {
-        pollfd over[] = {{over_.fd(), POLLIN, 0}};
-        if (poll_until(over, later(BootClock::now(), longest_silence)) == 0) told();
-      });
-    } catch (const std::system_error&) {
-      // Without a thread the wait is just not reported.
-    }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  }
-  LongWait(const LongWait&) = delete;
-  LongWait& operator=(const LongWait&) = delete;
-  ~LongWait() {
-    over_.raise();
-    if (thread_.joinable()) thread_.join();
-  }
-
- private:
-  static constexpr milliseconds longest_silence{1000};
-  Event over_;
-  std::thread thread_;
-};
-
 }  // namespace
 
 FenceFile FenceFile::open(const std::string& path, const std::function<void()>& waiting) {
@@ -61,7 +28,9 @@ FenceFile FenceFile::open(const std::string& path, const std::function<void()>& 
   // A name that ends in a slash is a directory, which is refused as such.
   const std::string name = name_at == path.size() ? "." : path.substr(name_at);
   if (access(parent.c_str(), F_OK) != 0) throw_errno("cannot open " + escaped(path));
-  return open_at({Directory({parent, false}), name, escaped(path)}, waiting);
+  FenceFile file(Directory({parent, false}), name, escaped(path));
+  file.open_and_lock(waiting);
+  return file;
 }
 
 FenceFile FenceFile::open(const DirectorySettings& locks, const LockKey& resource,
@@ -69,31 +38,9 @@ FenceFile FenceFile::open(const DirectorySettings& locks, const LockKey& resourc
   Directory directory(locks);
   const std::string name = fence_file_name(resource);
   const std::string shown = directory.shown(name);
-  return open_at({std::move(directory), name, shown}, waiting);
-}
-
-FenceFile FenceFile::open_at(Place place, const std::function<void()>& waiting) {
-  Fd fd = open_or_create(place);
-  FenceFile file(std::move(place), std::move(fd));
-  while (true) {
-    struct stat info {};
-    if (fstat(file.fd_.get(), &info) != 0) throw_errno("cannot look at " + file.shown());
-    if (!S_ISREG(info.st_mode)) {
-      throw Error(ErrorKind::host_refused, file.shown() + " is not a plain file: refused");
-    }
-    file.lock(waiting);
-    if (file.is_still_there()) return file;
-    file.fd_ = open_or_create(file.place_);
-  }
-}
-
-Fd FenceFile::open_or_create(const Place& place) {
-  OpenedFile file = open_file(place.directory.fd(), place.name, O_RDWR, 0600);
-  if (file.fd && file.created) place.directory.share(file.fd.get());
-  if (file.fd) return std::move(file.fd);
-  if (file.created) throw_errno("cannot make " + place.shown);
-  if (errno != ELOOP) throw_errno("cannot open " + place.shown);
-  throw Error(ErrorKind::host_refused, place.shown + " is a symbolic link: refused");
+  FenceFile file(std::move(directory), name, shown);
+  file.open_and_lock(waiting);
+  return file;
 }
 
 FenceFile::~FenceFile() {
@@ -101,22 +48,39 @@ FenceFile::~FenceFile() {
   if (fd_) flock(fd_.get(), LOCK_UN);
 }
 
-void FenceFile::lock(const std::function<void()>& waiting) {
-  if (flock(fd_.get(), LOCK_EX | LOCK_NB) == 0) return;
-  if (errno != EWOULDBLOCK) throw_errno("cannot lock " + shown());
-  const LongWait teller(waiting);
-  while (flock(fd_.get(), LOCK_EX) != 0) {
-    if (errno != EINTR) throw_errno("cannot lock " + shown());
+void FenceFile::open_and_lock(const std::function<void()>& waiting) {
+  do {
+    open_or_create();
+    struct stat info {};
+    if (fstat(fd_.get(), &info) != 0) throw_errno("cannot look at " + shown_);
+    if (!S_ISREG(info.st_mode)) {
+      throw Error(ErrorKind::host_refused, shown_ + " is not a plain file: refused");
+    }
+    constexpr milliseconds longest_silence{1000};
+    if (!lock_file(fd_.get(), at_most(longest_silence, {}), shown_)) {
+      waiting();
+      lock_file(fd_.get(), {}, shown_);
+    }
+  } while (!is_still_there());
+}
+
+void FenceFile::open_or_create() {
+  OpenedFile file = open_file(directory_.fd(), name_, O_RDWR, 0600);
+  if (!file.fd && file.created) throw_errno("cannot make " + shown_);
+  if (!file.fd && errno == ELOOP) {
+    throw Error(ErrorKind::host_refused, shown_ + " is a symbolic link: refused");
   }
+  if (!file.fd) throw_errno("cannot open " + shown_);
+  if (file.created) directory_.share(file.fd.get());
+  fd_ = std::move(file.fd);
 }
 
 /// False if the file was replaced or removed meanwhile.
 bool FenceFile::is_still_there() const {
   struct stat locked {};
   struct stat there {};
-  if (fstat(fd_.get(), &locked) != 0) throw_errno("cannot look at " + shown());
-  const int found =
-      fstatat(place_.directory.fd(), place_.name.c_str(), &there, AT_SYMLINK_NOFOLLOW);
+  if (fstat(fd_.get(), &locked) != 0) throw_errno("cannot look at " + shown_);
+  const int found = fstatat(directory_.fd(), name_.c_str(), &there, AT_SYMLINK_NOFOLLOW);
   return found == 0 && there.st_dev == locked.st_dev && there.st_ino == locked.st_ino;
 }
 
@@ -134,7 +98,7 @@ Fence FenceFile::record_max(Fence fence) {
   if (content.empty()) sync_directory();
   if (!content.empty() && content.size() < text.size()) {
     if (ftruncate(fd_.get(), static_cast<off_t>(text.size())) != 0) {
-      throw_errno("cannot write " + shown());
+      throw_errno("cannot write " + shown_);
     }
     sync();
   }
@@ -146,7 +110,7 @@ Fence FenceFile::record_max(Fence fence) {
 std::string FenceFile::read() const {
   char bytes[longest_record + 1];
   const ssize_t got = pread(fd_.get(), bytes, sizeof bytes, 0);
-  if (got < 0) throw_errno("cannot read " + shown());
+  if (got < 0) throw_errno("cannot read " + shown_);
   return {bytes, static_cast<std::size_t>(got)};
 }
 
@@ -160,26 +124,26 @@ std::optional<Fence> FenceFile::recorded(const std::string& content) const {
                      content.find_first_not_of('\0', end + 1) == std::string::npos;
   if (whole) return Fence{*number};
   throw Error(ErrorKind::wrong_data,
-              shown() + " holds something other than one number, the largest fence: it " +
+              shown_ + " holds something other than one number, the largest fence: it " +
                   "is left as it is");
 }
 
 void FenceFile::write(const std::string& text) const {
   const ssize_t wrote = pwrite(fd_.get(), text.data(), text.size(), 0);
-  if (wrote < 0) throw_errno("cannot write " + shown());
+  if (wrote < 0) throw_errno("cannot write " + shown_);
   if (wrote == static_cast<ssize_t>(text.size())) return;
-  throw Error(ErrorKind::host_refused, "cannot write " + shown() + " as a whole");
+  throw Error(ErrorKind::host_refused, "cannot write " + shown_ + " as a whole");
 }
 
 void FenceFile::sync() const {
-  if (fdatasync(fd_.get()) != 0) throw_errno("cannot write " + shown());
+  if (fdatasync(fd_.get()) != 0) throw_errno("cannot write " + shown_);
 }
 
 /// Called before the first record, not when the file is created: its creator may have been killed.
 void FenceFile::sync_directory() const {
-  const Fd readable(openat(place_.directory.fd(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const Fd readable(openat(directory_.fd(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!readable || fsync(readable.get()) != 0) {
-    throw_errno("cannot keep " + shown() + " in its directory");
+    throw_errno("cannot keep " + shown_ + " in its directory");
   }
 }
 

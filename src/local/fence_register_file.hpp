@@ -17,10 +17,9 @@ namespace dlock {
 class FenceFile {
  public:
   /// Opens the file at `path`; a missing one is created for all users who may write to its
-  /// directory. Waits until it is unlocked; if that takes longer than a second, another thread
-  /// calls `waiting` once. During the wait signals have their default effect. Throws
-  /// Error{host_refused} if the file is not a plain file (in particular a symbolic link), or cannot
-  /// be written.
+  /// directory. Waits until it is unlocked, and calls `waiting` if that takes longer than a second.
+  /// Throws Error{host_refused} if the file is not a plain file (in particular a symbolic link), or
+  /// cannot be written.
   static FenceFile open(const std::string& path, const std::function<void()>& waiting);
   /// Opens the file of `resource` in the lock directory of this host.
   static FenceFile open(const DirectorySettings& locks, const LockKey& resource,
@@ -36,20 +35,13 @@ class FenceFile {
   Fence record_max(Fence fence);
 
   /// The path of the file, escaped.
-  const std::string& shown() const { return place_.shown; }
+  const std::string& shown() const { return shown_; }
 
  private:
-  struct Place {
-    Directory directory;
-    std::string name;
-    std::string shown;
-  };
-
-  static FenceFile open_at(Place place, const std::function<void()>& waiting);
-  static Fd open_or_create(const Place& place);
-
-  FenceFile(Place place, Fd fd) : place_(std::move(place)), fd_(std::move(fd)) {}
-  void lock(const std::function<void()>& waiting);
+  FenceFile(Directory directory, std::string name, std::string shown)
+      : directory_(std::move(directory)), name_(std::move(name)), shown_(std::move(shown)) {}
+  void open_and_lock(const std::function<void()>& waiting);
+  void open_or_create();
   bool is_still_there() const;
   std::string read() const;
   std::optional<Fence> recorded(const std::string& content) const;
@@ -57,7 +49,9 @@ class FenceFile {
   void sync() const;
   void sync_directory() const;
 
-  Place place_;
+  Directory directory_;
+  std::string name_;
+  std::string shown_;
   Fd fd_;
 };
 

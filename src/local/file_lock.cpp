@@ -32,85 +32,52 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& where) { throw_errno("cannot lock " + where); }
 
-/// A wait in the kernel's queue for a file lock. flock(2) has neither a deadline nor an
-/// interruption, so a thread waits, and its call is ended by a signal that processes ignore by
-/// default (signal(7)).
-class QueuedLock {
- public:
-  QueuedLock(int fd, const std::string& where) : fd_(fd), where_(where) {
-    struct sigaction no_restart {};
-    no_restart.sa_handler = [](int) {};
-    if (sigaction(nudge, &no_restart, nullptr) != 0) throw_errno("cannot handle SIGURG");
-    thread_ = start_thread([this] { wait(); });
-  }
-  ~QueuedLock() {
-    given_up_ = true;
-    constexpr auto between_nudges = milliseconds(1);
-    // The first signal may come just before the call.
-    while (!ended_within(between_nudges)) pthread_kill(thread_.native_handle(), nudge);
-    thread_.join();
-    if (locked_ && !taken_) flock(fd_, LOCK_UN);
-  }
-  QueuedLock(const QueuedLock&) = delete;
-  QueuedLock& operator=(const QueuedLock&) = delete;
-
-  /// True if the lock is held; the caller then has to unlock it.
-  bool wait_until(Deadline deadline, int cancel_fd) {
-    pollfd fds[] = {{ended_.fd(), POLLIN, 0}, {cancel_fd, POLLIN, 0}};
-    poll_until(fds, deadline);
-    if (!ended_.raised()) return false;
-    if (error_ != 0) {
-      errno = error_;
-      refuse(where_);
-    }
-    taken_ = locked_;
-    return taken_;
-  }
-
- private:
-  static constexpr int nudge = SIGURG;
-
-  bool ended_within(milliseconds span) const {
-    pollfd fds[] = {{ended_.fd(), POLLIN, 0}};
-    return poll_until(fds, later(BootClock::now(), span)) > 0;
-  }
-
-  void wait() {
+/// Waits in the kernel's queue for a file lock; false at the deadline or when cancelled. flock(2)
+/// has neither a deadline nor an interruption, so a thread waits, and its call is ended by a signal
+/// that processes ignore by default (signal(7)).
+bool lock_queued(int fd, const CallOptions& call_options, const std::string& where) {
+  constexpr int nudge = SIGURG;
+  struct sigaction no_restart {};
+  no_restart.sa_handler = [](int) {};
+  if (sigaction(nudge, &no_restart, nullptr) != 0) throw_errno("cannot handle SIGURG");
+  std::atomic<bool> given_up = false;
+  int error = 0;
+  const Event ended;
+  std::thread waiting = start_thread([&] {
     sigset_t nudges;
     sigemptyset(&nudges);
     sigaddset(&nudges, nudge);
     pthread_sigmask(SIG_UNBLOCK, &nudges, nullptr);
-    while (!given_up_ && !locked_ && error_ == 0) {
-      locked_ = flock(fd_, LOCK_EX) == 0;
-      if (!locked_ && errno != EINTR) error_ = errno;
-    }
-    ended_.raise();
+    do {
+      error = flock(fd, LOCK_EX) == 0 ? 0 : errno;
+    } while (error == EINTR && !given_up);
+    ended.raise();
+  });
+  pollfd fds[] = {{ended.fd(), POLLIN, 0}, {call_options.cancel_fd, POLLIN, 0}};
+  poll_until(fds, call_options.deadline);
+  given_up = true;
+  // The first signal may come just before the call.
+  constexpr auto between_nudges = milliseconds(1);
+  while (!sleep_until(later(BootClock::now(), between_nudges), ended.fd())) {
+    pthread_kill(waiting.native_handle(), nudge);
   }
-
-  int fd_;
-  const std::string& where_;
-  std::atomic<bool> given_up_ = false;
-  std::atomic<bool> locked_ = false;
-  bool taken_ = false;
-  std::atomic<int> error_ = 0;
-  Event ended_;
-  std::thread thread_;
-};
+  waiting.join();
+  if (error == 0 || error == EINTR) return error == 0;
+  errno = error;
+  refuse(where);
+}
 
 }  // namespace
 
-void lock_file(int fd, const CallOptions& call_options, const std::string& where) {
+bool lock_file(int fd, const CallOptions& call_options, const std::string& where) {
   // Other processes hold the lock for microseconds, so these tries usually cost less than a thread.
   constexpr int tries = 8;
   for (int i = 0; i < tries; ++i) {
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0) return;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) return true;
     if (errno != EWOULDBLOCK && errno != EINTR) refuse(where);
     std::this_thread::yield();
   }
-  if (QueuedLock(fd, where).wait_until(call_options.deadline, call_options.cancel_fd)) return;
-  if (readable(call_options.cancel_fd)) throw_interrupted();
-  throw Error(ErrorKind::unavailable,
-              where + " is in use by another process for too long: is a dlock stopped?");
+  return lock_queued(fd, call_options, where);
 }
 
 }  // namespace dlock

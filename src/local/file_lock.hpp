@@ -21,11 +21,10 @@ struct OpenedFile {
 OpenedFile open_file(int directory, const std::string& name, int access,
                      std::optional<mode_t> create);
 
-/// Locks an open file description with flock(2); KeyFile calls it, and unlocks. Processes that find
-/// it locked queue in the kernel, which serves them in order: a hundred polling processes would
-/// take all processor time, and some of them would starve. `where` names the file in messages.
-/// Throws Error{unavailable} at the deadline, which means that a process that has the lock is
-/// stopped; Error{interrupted}; Error{host_refused} if the file system has no locks.
-void lock_file(int fd, const CallOptions& call_options, const std::string& where);
+/// Locks an open file description with flock(2); the caller unlocks it. Processes that find it
+/// locked queue in the kernel, which serves them in order: a hundred polling processes would take
+/// all processor time, and some of them would starve. False at the deadline or when cancelled.
+/// `where` names the file in messages. Throws Error{host_refused} if the file system has no locks.
+bool lock_file(int fd, const CallOptions& call_options, const std::string& where);
 
 }  // namespace dlock

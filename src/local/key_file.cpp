@@ -1,8 +1,6 @@
 #include "local/key_file.hpp"
 
 #include <fcntl.h>
-#include <poll.h>
-#include <sched.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,9 +9,12 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
+#include <initializer_list>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "base/wait.hpp"
 #include "local/directory.hpp"
 #include "local/file_lock.hpp"
 
@@ -48,7 +49,8 @@ bool ends_in(std::string_view name, std::string_view suffix) {
 
 std::string key_file_name(const LockKey& key) { return file_name(key, key_suffix); }
 
-std::string fence_file_name(const LockKey& resource) { return file_name(resource, ".seal"); }
+std::string fence_file_name(const LockKey& resource) { return file_name(resource, ".fence"); }
+
 std::string latch_file_name(const LockKey& key) { return file_name(key, latch_suffix); }
 
 std::optional<LockKey> key_of_file_name(std::string_view name) {
@@ -66,33 +68,86 @@ bool is_latch_file_name(std::string_view name) { return ends_in(name, latch_suff
 
 namespace {
 
+constexpr std::string_view magic = "dlock\r\n1";
+constexpr std::size_t slots_size = 2 * sizeof(Slot);
+
+std::uint64_t hash_of(const Slot& slot) {
+  return fnv1a(slot.bytes().substr(0, offsetof(Slot, own_hash)));
+}
+
+bool is_whole(const Slot& slot) {
+  return slot.bytes().starts_with(magic) && slot.own_hash == hash_of(slot);
+}
+
+bool in_other_boot(const Slot& slot, std::uint64_t boot) {
+  return slot.boot != 0 && boot != 0 && slot.boot != boot;
+}
+
+bool is_content(std::string_view bytes, const Region& region) {
+  return bytes.size() == region.length && block_hash(bytes) == region.hash;
+}
+
+/// A region for `bytes` after the slots, and apart from those that are `taken`.
+Region free_region(std::string_view bytes, std::initializer_list<Region> taken) {
+  Region free{slots_size, bytes.size(), block_hash(bytes)};
+  const auto overlaps = [&](const Region& other) {
+    return other.length > 0 && other.offset < free.end() && free.offset < other.end();
+  };
+  const auto* found = taken.begin();
+  while ((found = std::find_if(taken.begin(), taken.end(), overlaps)) != taken.end()) {
+    free.offset = found->end();
+  }
+  return free;
+}
+
+}  // namespace
+
+std::optional<StoredState> read_state(const ReadBytes& read, std::uint64_t boot) {
+  Slot slots[2];
+  const auto bytes = read(0, sizeof slots);
+  // A first write that was cut off counts as no write.
+  if (bytes.find_first_not_of('\0') == bytes.npos) return StoredState{};
+  std::memcpy(static_cast<void*>(slots), bytes.data(), bytes.size());
+  if (slots[0].sequence < slots[1].sequence) std::swap(slots[0], slots[1]);
+  bool cut_by_reboot = false;
+  for (const Slot& slot : slots) {
+    if (!is_whole(slot)) continue;
+    const auto body = read(slot.body.offset, slot.body.length);
+    if (is_content(body, slot.body)) return StoredState{slot, body};
+    cut_by_reboot = cut_by_reboot || in_other_boot(slot, boot);
+  }
+  if (!cut_by_reboot) return std::nullopt;
+  return StoredState{};
+}
+
+Slot next_slot(const Slot& current, std::string_view body, std::optional<std::string_view> tail,
+               std::uint64_t boot) {
+  Slot next;
+  std::copy(magic.begin(), magic.end(), next.mark);
+  next.sequence = current.sequence + 1;
+  next.tail = tail ? free_region(*tail, {current.body, current.tail}) : current.tail;
+  next.body = free_region(body, {current.body, current.tail, next.tail});
+  next.boot = boot;
+  next.own_hash = hash_of(next);
+  return next;
+}
+
+namespace {
+
 /// A file larger than this is truncated when it is mostly empty.
 constexpr std::size_t worth_cutting = 65536;
-/// A separate region starts here if there is room. The states are small and alternate before it,
-/// and the region can grow at its end. The gap between them takes no disk space.
-constexpr std::uint64_t apart_from = 131072;
 /// The largest size of a file; a hundred thousand waiters need less.
 constexpr std::size_t largest = 64 * 1024 * 1024;
 
-/// Pauses for a short time that grows with `tries`: another process needs only microseconds.
-void wait_a_little(int tries, const CallOptions& call_options, const std::string& where) {
-  constexpr int yields = 4;
-  constexpr std::chrono::nanoseconds first_sleep = microseconds(20);
-  constexpr std::chrono::nanoseconds longest_sleep = milliseconds(5);
-  const auto left = call_options.deadline - BootClock::now();
-  if (left <= std::chrono::nanoseconds(0)) {
+/// Pauses for a millisecond: another process needs only microseconds.
+void wait_a_little(const CallOptions& call_options, const std::string& where) {
+  if (BootClock::now() >= call_options.deadline) {
     throw Error(ErrorKind::unavailable,
                 where + " is being made or removed by other processes all the time");
   }
-  if (tries < yields) {
-    sched_yield();
-    return;
+  if (sleep_until(later(BootClock::now(), milliseconds(1)), call_options.cancel_fd)) {
+    throw_interrupted();
   }
-  const auto span = std::min({first_sleep * (1 << std::min(tries - yields, 8)), longest_sleep,
-                              std::chrono::nanoseconds(left)});
-  const timespec timeout{0, static_cast<long>(span.count())};
-  pollfd interrupt{call_options.cancel_fd, POLLIN, 0};
-  if (ppoll(&interrupt, 1, &timeout, nullptr) > 0) throw_interrupted();
 }
 
 [[noreturn]] void refuse(const std::string& where, const char* what) {
@@ -130,7 +185,7 @@ OpenedFile open_for(KeyFile::Use use, const Directory& directory, const std::str
 /// Returns the open file, and whether it was just created; an empty Fd if there is none.
 std::pair<Fd, bool> open_or_create(const Directory& directory, const std::string& name,
                                    KeyFile::Use use, const CallOptions& call_options) {
-  for (int tries = 0;; ++tries) {
+  while (true) {
     OpenedFile file = open_for(use, directory, name);
     if (file.fd && (file.created || is_half_made(file.fd))) directory.share(file.fd.get());
     if (file.fd) return {std::move(file.fd), file.created};
@@ -140,7 +195,7 @@ std::pair<Fd, bool> open_or_create(const Directory& directory, const std::string
     if (errno != EACCES || !is_being_made(directory, name)) {
       throw_errno("cannot open " + directory.shown(name));
     }
-    wait_a_little(tries, call_options, directory.shown(name));
+    wait_a_little(call_options, directory.shown(name));
   }
 }
 
@@ -148,12 +203,12 @@ std::pair<Fd, bool> open_or_create(const Directory& directory, const std::string
 
 std::optional<KeyFile> KeyFile::open(const Directory& directory, const std::string& name, Use use,
                                      const CallOptions& call_options) {
-  for (int tries = 0;; ++tries) {
+  while (true) {
     auto [fd, created] = open_or_create(directory, name, use, call_options);
     if (!fd) return std::nullopt;
     KeyFile file(directory, name, std::move(fd), created);
     if (file.lock_and_check(call_options)) return file;
-    wait_a_little(tries, call_options, directory.shown(name));
+    wait_a_little(call_options, directory.shown(name));
   }
 }
 
@@ -166,7 +221,11 @@ KeyFile::~KeyFile() {
 bool KeyFile::lock_and_check(const CallOptions& call_options) {
   const std::string where = directory_->shown(name_);
   // Readers also take an exclusive lock: overlapping shared locks would starve a writer.
-  lock_file(fd_.get(), call_options, where);
+  if (!lock_file(fd_.get(), call_options, where)) {
+    if (readable(call_options.cancel_fd)) throw_interrupted();
+    throw Error(ErrorKind::unavailable,
+                where + " is in use by another process for too long: is a dlock stopped?");
+  }
   struct stat info {};
   if (fstat(fd_.get(), &info) != 0) throw_errno("cannot look at " + where);
   if (!S_ISREG(info.st_mode)) refuse(where, "is not a plain file: refused");
@@ -188,7 +247,7 @@ std::string_view KeyFile::read() {
         ErrorKind::wrong_data,
         directory_->shown(name_) + " is not a lock of dlock; if it is not needed, remove it");
   }
-  header_ = state->header;
+  slot_ = state->slot;
   return state->body;
 }
 
@@ -207,47 +266,34 @@ std::string_view KeyFile::bytes(std::size_t offset, std::size_t length) {
 }
 
 KeyFile::Boot KeyFile::written_in() const {
-  if (header_.sequence == 0) return Boot::current;
-  if (header_.boot == 0 || boot_hash() == 0) return Boot::unknown;
-  return in_other_boot(header_, boot_hash()) ? Boot::other : Boot::current;
+  if (slot_.sequence == 0) return Boot::current;
+  if (slot_.boot == 0 || boot_hash() == 0) return Boot::unknown;
+  return in_other_boot(slot_, boot_hash()) ? Boot::other : Boot::current;
 }
 
-void KeyFile::write(std::string_view body, const std::function<void()>& just_before) {
-  const NextState next = next_state(header_, body, boot_hash(), apart_, next_apart_);
-  write_at(body, next.header.offset);
-  just_before();
-  write_at({next.slot.data(), next.slot.size()}, next.slot_offset);
-  header_ = next.header;
-  const std::size_t end =
-      std::max({next.header.offset + next.header.length, apart_.end(), next_apart_.end()});
-  size_ = std::max(size_, end);
-  if (size_ > worth_cutting && end < size_ / 4 &&
-      ftruncate(fd_.get(), static_cast<off_t>(end)) == 0) {
-    size_ = end;
-  }
-}
-
-std::string KeyFile::read_apart(Region region, std::uint64_t hash) {
-  const auto found = bytes(region.offset, region.length);
-  if (found.size() == region.length && block_hash(found) == hash) return std::move(content_);
+std::string_view KeyFile::read_tail() {
+  const auto tail = bytes(slot_.tail.offset, slot_.tail.length);
+  if (slot_.tail.length == 0 || is_content(tail, slot_.tail)) return tail;
   if (written_in() == Boot::other) return {};
   throw Error(ErrorKind::wrong_data, directory_->shown(name_) +
                                          " is damaged: its list of waiters is not what was "
                                          "written; if it is not needed, remove it");
 }
 
-Region KeyFile::write_apart(std::string_view text, Region there) {
-  const Region body{header_.offset, header_.length};
-  const std::size_t to_add = text.size() - there.length;
-  if (there.length > 0 && free_place(there.end(), to_add, {body}) == there.end()) {
-    write_at(text.substr(there.length), there.end());
-    next_apart_ = {there.offset, text.size()};
-  } else {
-    const auto place = free_place(apart_from, text.size(), {body, apart_});
-    write_at(text, place);
-    next_apart_ = {place, text.size()};
+void KeyFile::write(std::string_view body, std::optional<std::string_view> tail,
+                    const std::function<void()>& just_before) {
+  const Slot next = next_slot(slot_, body, tail, boot_hash());
+  if (tail) write_at(*tail, next.tail.offset);
+  write_at(body, next.body.offset);
+  just_before();
+  write_at(next.bytes(), next.offset());
+  slot_ = next;
+  const std::size_t end = std::max(next.body.end(), next.tail.end());
+  size_ = std::max(size_, end);
+  if (size_ > worth_cutting && end < size_ / 4 &&
+      ftruncate(fd_.get(), static_cast<off_t>(end)) == 0) {
+    size_ = end;
   }
-  return next_apart_;
 }
 
 void KeyFile::write_at(std::string_view bytes, std::size_t offset) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -7,7 +8,6 @@
 
 #include "base/fd.hpp"
 #include "local/directory.hpp"
-#include "local/state_slots.hpp"
 #include "lock/claim.hpp"
 #include "lock/store.hpp"
 
@@ -24,7 +24,7 @@ std::string key_file_name(const LockKey& key);
 /// The file name of the latch of this key.
 std::string latch_file_name(const LockKey& key);
 
-/// The name of the file with the largest fence that a resource has seen; it is never cleaned up.
+/// The name of the fence register of this resource; it is never cleaned up.
 std::string fence_file_name(const LockKey& resource);
 
 /// The key that belongs to a file name of a lock or latch; nothing for a shortened or other name.
@@ -33,6 +33,49 @@ std::optional<LockKey> key_of_file_name(std::string_view name);
 /// Whether a file of this name is for a key, or for a latch.
 bool is_key_file_name(std::string_view name);
 bool is_latch_file_name(std::string_view name);
+
+/// A part of a file.
+struct Region {
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;  ///< 0: there is none
+  std::uint64_t hash = 0;
+  std::uint64_t end() const { return offset + length; }
+};
+
+/// Says where the state of a file is, in the byte order of the machine: the file never leaves it.
+/// Each file begins with two slots. One describes the current state, the other the one before. A
+/// writer puts the next state where the current one is not, and then writes the older slot, so that
+/// one complete state remains whenever the writer is killed. A reboot ends every process anyway, so
+/// nothing is synced to disk.
+struct Slot {
+  char mark[8] = {};
+  std::uint64_t sequence = 0;  ///< the larger one is current; 0: nothing was written yet
+  Region body;
+  Region tail;             ///< a part that is read and written only if needed
+  std::uint64_t boot = 0;  ///< boot_hash() of the writer, 0 if unknown
+  std::uint64_t own_hash = 0;
+
+  std::string_view bytes() const { return {reinterpret_cast<const char*>(this), sizeof(Slot)}; }
+  std::size_t offset() const { return (sequence - 1) % 2 * sizeof(Slot); }
+};
+
+/// The content of a file without its tail.
+struct StoredState {
+  Slot slot;
+  std::string_view body;
+};
+
+/// Returns up to `length` bytes of a file from `offset` on; valid until the next call.
+using ReadBytes = std::function<std::string_view(std::size_t offset, std::size_t length)>;
+
+/// The state of a file; nothing if the file is not ours or is damaged. The body is the last result
+/// of `read`. A body torn by a power cut counts as not written if it is of another boot than this
+/// one, but not if either boot is unknown.
+std::optional<StoredState> read_state(const ReadBytes& read, std::uint64_t boot);
+
+/// The slot of the next state. Without `tail` that keeps the current one.
+Slot next_slot(const Slot& current, std::string_view body, std::optional<std::string_view> tail,
+               std::uint64_t boot);
 
 /// The file of one key. It is locked from open() to the end of its scope, so keep that short. dlock
 /// reads and changes a key of this host only while it has this lock.
@@ -62,21 +105,15 @@ class KeyFile {
   enum class Boot { current, other, unknown };
   Boot written_in() const;
 
-  /// Replaces the result of read(). `just_before` runs directly before the last step, which cannot
-  /// run out of space. Throws Error{host_refused}, and the old state then remains.
-  void write(std::string_view body, const std::function<void()>& just_before);
+  /// The tail of the state. Throws Error{wrong_data} if it is damaged; in a file of another boot, a
+  /// power cut has torn it, and it counts as empty. The result of read() is invalid afterwards.
+  std::string_view read_tail();
 
-  /// Reads a region that the state describes. If its bytes do not match `hash` in a file of this
-  /// boot, the file is damaged: throws Error{wrong_data}. In a file of another boot, a power cut
-  /// has torn them: returns an empty string. The result of read() is invalid afterwards.
-  std::string read_apart(Region region, std::uint64_t hash);
-
-  /// Keeps this region, which the result of read() describes, unchanged until the next write().
-  void keep_apart(Region region) { apart_ = region; }
-
-  /// Writes a text that the next state will describe, and returns its region. `there` is the end
-  /// part of the kept region that already contains the first bytes of the text.
-  Region write_apart(std::string_view text, Region there);
+  /// Replaces the result of read() and, if there is a `tail`, that of read_tail(). `just_before`
+  /// runs directly before the last step, which cannot run out of space. Throws Error{host_refused},
+  /// and the old state then remains.
+  void write(std::string_view body, std::optional<std::string_view> tail,
+             const std::function<void()>& just_before);
 
   /// Updates the file's times, so that a cleaner of old files leaves it.
   void touch() const;
@@ -98,9 +135,7 @@ class KeyFile {
   bool created_;
   std::size_t size_ = 0;
   std::string content_;
-  SlotHeader header_;
-  Region apart_;       ///< the region of the state that was read
-  Region next_apart_;  ///< the region of the state to be written
+  Slot slot_;
 };
 
 }  // namespace dlock

@@ -16,122 +16,101 @@
 namespace dlock {
 namespace {
 
-constexpr std::string_view latch_begins = "dlock-latch 1";
-constexpr std::string_view latch_ends = "end";
+constexpr std::string_view format = "dlock-latch";
+constexpr std::string_view version = "1";
 
 [[noreturn]] void refuse_as_latch(const std::string& where) {
   throw Error(ErrorKind::wrong_data,
               where + " holds no latch of this version of dlock; if it is not needed, remove it");
 }
 
-/// Removes the first line from `text` and returns it.
-std::string_view take_line(std::string_view& text, const std::string& where) {
-  if (text.find('\n') == std::string_view::npos) refuse_as_latch(where);
-  return take_until(text, '\n');
-}
-
-/// Adds one line to `named`; false if it is unknown.
-bool take_up(NamedLatch& named, std::string_view line) {
-  auto value = line;
-  const auto word = take_until(value, ' ');
-  StoredLatch& latch = named.latch;
-  if (word == "key") {
-    named.key.text = percent_decoded(value);
-  } else if (word == "arrived") {
-    latch.arrived.push_back({std::string(value)});
-  } else if (word == "waits") {
-    latch.mailboxes.emplace_back(value);
-  } else {
-    const auto number = parse_number(value, 0, INT64_MAX);
-    if (!number) return false;
-    if (word == "count") latch.count = *number;
-    if (word == "ends") latch.ends = microseconds(*number);
-    if (word == "wall") latch.wall_ends = microseconds(*number);
-    return word == "count" || word == "ends" || word == "wall";
+/// Parses a first line with the latch, and one for each arrival and waiter.
+StoredLatch parse_latch(std::string_view text, const std::string& where) {
+  StoredLatch latch;
+  auto first = take_until(text, '\n');
+  const bool ours = take_until(first, ' ') == format && take_until(first, ' ') == version;
+  latch.key.text = percent_decoded(take_until(first, ' '));
+  const auto count = parse_number(take_until(first, ' '), 1, largest_latch);
+  const auto ends = parse_number(take_until(first, ' '), 0, latest_time.count());
+  const auto wall_ends = parse_number(first, 0, latest_time.count());
+  if (!ours || !count || !ends || !wall_ends) refuse_as_latch(where);
+  latch.count = *count;
+  latch.ends = microseconds(*ends);
+  latch.wall_ends = microseconds(*wall_ends);
+  while (!text.empty()) {
+    auto value = take_until(text, '\n');
+    const auto word = take_until(value, ' ');
+    if (word == "arrived") {
+      latch.arrived.push_back({std::string(value)});
+    } else if (word == "waits") {
+      latch.mailboxes.emplace_back(value);
+    } else {
+      refuse_as_latch(where);
+    }
   }
-  return true;
+  return latch;
 }
 
-NamedLatch parse_latch(std::string_view text, const std::string& where) {
-  NamedLatch named;
-  if (take_line(text, where) != latch_begins) refuse_as_latch(where);
-  for (auto line = take_line(text, where); line != latch_ends; line = take_line(text, where)) {
-    if (!take_up(named, line)) refuse_as_latch(where);
-  }
-  if (!text.empty() || named.latch.count == 0) refuse_as_latch(where);
-  return named;
-}
-
-std::string latch_text(const LockKey& key, const StoredLatch& latch) {
-  std::string text(latch_begins);
-  text += "\nkey " + percent_encoded(key.text);
-  text += "\ncount " + std::to_string(latch.count);
-  text += "\nends " + std::to_string(latch.ends.count());
-  text += "\nwall " + std::to_string(latch.wall_ends.count());
-  for (const ArrivalId& id : latch.arrived) text += "\narrived " + id.text;
-  for (const std::string& mailbox : latch.mailboxes) text += "\nwaits " + mailbox;
-  return text + "\n" + std::string(latch_ends) + "\n";
+std::string latch_text(const StoredLatch& latch) {
+  std::string text(format);
+  text += " " + std::string(version) + " " + percent_encoded(latch.key.text) + " " +
+          std::to_string(latch.count) + " " + std::to_string(latch.ends.count()) + " " +
+          std::to_string(latch.wall_ends.count()) + "\n";
+  for (const ArrivalId& id : latch.arrived) text += "arrived " + id.text + "\n";
+  for (const std::string& mailbox : latch.mailboxes) text += "waits " + mailbox + "\n";
+  return text;
 }
 
 }  // namespace
 
-LatchState StoredLatch::state(const Now& now) const {
-  const auto left = std::max(ends - now.lease_clock, microseconds(0));
-  return {count, static_cast<std::int64_t>(arrived.size()), std::chrono::ceil<milliseconds>(left)};
-}
-
-std::optional<NamedLatch> read_latch(KeyFile& file, const Now& now, const std::string& where) {
-  const auto text = file.read();
-  if (text.empty()) return std::nullopt;
-  NamedLatch named = parse_latch(text, where);
-  StoredLatch& latch = named.latch;
-  const bool same_clock = file.written_in() == KeyFile::Boot::current;
-  if (!same_clock) latch.ends = now.lease_clock + (latch.wall_ends - now.wall);
-  return named;
-}
-
 std::optional<LatchFile> LatchFile::open(const Directory& directory, const LockKey& key,
                                          KeyFile::Use use, const CallOptions& call_options) {
-  auto file = KeyFile::open(directory, latch_file_name(key), use, call_options);
-  if (!file) return std::nullopt;
-  LatchFile open(directory, key, std::move(*file));
-  open.load();
+  const std::string name = latch_file_name(key);
+  auto open = open_file(directory, name, use, call_options);
+  if (open && open->latch && open->latch->key != key) {
+    throw Error(ErrorKind::wrong_data,
+                directory.shown(name) + " is for another key whose file has the same name");
+  }
   return open;
 }
 
-void LatchFile::load() {
-  now = now_here();
-  const std::string where = directory_.shown(latch_file_name(key_));
-  auto named = read_latch(file_, now, where);
-  if (!named) return;
-  if (named->key != key_) {
-    throw Error(ErrorKind::wrong_data, where + " is for another key whose file has the same name");
-  }
-  if (named->latch.ends > now.lease_clock) latch = std::move(named->latch);
+std::optional<LatchFile> LatchFile::open_file(const Directory& directory, const std::string& name,
+                                              KeyFile::Use use, const CallOptions& call_options) {
+  auto file = KeyFile::open(directory, name, use, call_options);
+  if (!file) return std::nullopt;
+  LatchFile open(directory, std::move(*file));
+  open.now = now_here();
+  const auto text = open.file_.read();
+  if (text.empty()) return open;
+  StoredLatch latch = parse_latch(text, directory.shown(name));
+  const bool same_clock = open.file_.written_in() == KeyFile::Boot::current;
+  if (!same_clock) latch.ends = open.now.lease_clock + (latch.wall_ends - open.now.wall);
+  if (latch.ends > open.now.lease_clock) open.latch = std::move(latch);
+  return open;
+}
+
+LatchState LatchFile::state() const {
+  const auto left = std::chrono::ceil<milliseconds>(latch->ends - now.lease_clock);
+  return {latch->count, static_cast<std::int64_t>(latch->arrived.size()),
+          std::max(left, milliseconds(0))};
 }
 
 void LatchFile::save(bool wake) {
   std::erase_if(latch->mailboxes, [&](const std::string& mailbox) {
-    const Reached reached = reach(directory_, mailbox);
-    // A FIFO that this user may not open can still have its owner.
-    const bool gone = reached.how == Reached::How::nobody || reached.how == Reached::How::missing;
+    const bool gone = is_gone(directory_, mailbox);
     if (gone) remove_mailbox(directory_, mailbox);
     return gone;
   });
-  file_.write(latch_text(key_, *latch), [&] {
+  file_.write(latch_text(*latch), std::nullopt, [&] {
     if (!wake) return;
-    // Open one at a time: there may be more FIFOs than this process may have files open.
-    for (const std::string& mailbox : latch->mailboxes) {
-      const Reached reached = reach(directory_, mailbox);
-      if (reached.fd) write_news(reached.fd, News::own);
-    }
+    for (const std::string& mailbox : latch->mailboxes) notify(directory_, mailbox, News::own);
   });
 }
 
 LatchState LocalStore::open_latch(const LockKey& key, const LatchTerms& terms,
                                   const CallOptions& call_options) {
   auto file = LatchFile::open(directory_, key, KeyFile::Use::create, call_options);
-  if (!file->latch) file->latch = StoredLatch{terms.count, {}, {}, {}, {}};
+  if (!file->latch) file->latch = StoredLatch{key, terms.count, {}, {}, {}, {}};
   StoredLatch& latch = *file->latch;
   const auto ends = file->now.lease_clock + terms.ttl;
   if (latch.count == terms.count && latch.ends < ends) {
@@ -139,7 +118,7 @@ LatchState LocalStore::open_latch(const LockKey& key, const LatchTerms& terms,
     latch.wall_ends = file->now.wall + terms.ttl;
     file->save(false);
   }
-  auto state = latch.state(file->now);
+  const LatchState state = file->state();
   const bool created = file->created();
   file.reset();
   if (created) collect_garbage(directory_);
@@ -149,18 +128,14 @@ LatchState LocalStore::open_latch(const LockKey& key, const LatchTerms& terms,
 std::optional<LatchState> LocalStore::arrive(const LockKey& key, const ArrivalId& id,
                                              const CallOptions& call_options) {
   auto file = LatchFile::open(directory_, key, KeyFile::Use::change, call_options);
-  if (!file) return std::nullopt;
-  if (!file->latch) {
-    file->remove();
-    return std::nullopt;
-  }
+  if (!file || !file->latch) return std::nullopt;
   auto& arrived = file->latch->arrived;
-  const bool was_open = file->latch->state(file->now).open();
+  const bool was_open = file->state().open();
   if (!was_open && std::find(arrived.begin(), arrived.end(), id) == arrived.end()) {
     arrived.push_back(id);
-    file->save(file->latch->state(file->now).open());
+    file->save(file->state().open());
   }
-  return file->latch->state(file->now);
+  return file->state();
 }
 
 std::optional<LatchState> LocalStore::look_at_latch(const LockKey& key, bool listen,
@@ -170,7 +145,7 @@ std::optional<LatchState> LocalStore::look_at_latch(const LockKey& key, bool lis
   mailbox_.take();
   auto file = LatchFile::open(directory_, key, use, call_options);
   if (!file || !file->latch) return std::nullopt;
-  const LatchState state = file->latch->state(file->now);
+  const LatchState state = file->state();
   auto& mailboxes = file->latch->mailboxes;
   const bool known =
       std::find(mailboxes.begin(), mailboxes.end(), mailbox_.name()) != mailboxes.end();
@@ -180,12 +155,6 @@ std::optional<LatchState> LocalStore::look_at_latch(const LockKey& key, bool lis
     file->save(false);
   }
   return state;
-}
-
-std::optional<LatchState> LocalStore::latch_of(const LockKey& key,
-                                               const CallOptions& call_options) const {
-  const auto file = LatchFile::open(directory_, key, KeyFile::Use::read, call_options);
-  return file && file->latch ? std::optional(file->latch->state(file->now)) : std::nullopt;
 }
 
 Wake::Reason LocalStore::sleep_at_latch(const LockKey&, Deadline until, int cancel_fd) {

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <utility>
 
 #include "base/error.hpp"
@@ -19,7 +21,6 @@
 #include "local/open_key.hpp"
 #include "lock/work.hpp"
 #include "rule/lock_table.hpp"
-#include "rule/table_text.hpp"
 
 namespace dlock {
 namespace {
@@ -84,30 +85,14 @@ bool can_be_ours(const Directory& directory, const std::string& name) {
          S_ISREG(info.st_mode) && faccessat(directory.fd(), name.c_str(), R_OK, AT_EACCESS) == 0;
 }
 
-/// A glob skips files that are not locks, while a key that the user has named must be a lock.
-template <typename Body>
-auto unless_foreign(const Body& body) -> std::optional<decltype(body())> {
-  try {
-    return body();
-  } catch (const Error& error) {
-    if (error.kind() == ErrorKind::wrong_data) return std::nullopt;
-    throw;
+/// Adds what is known of a lock to the state of its key.
+void describe(const OpenKey& lock, const Directory& directory, KeyState& state) {
+  state.holders = local_holders(lock.table.live_holds(lock.now), lock.now);
+  if (state.holders.empty()) state.last = recent_grant(lock.table, lock.now);
+  for (const WaiterEntry& entry : lock.table.queue) {
+    if (is_gone(directory, entry.backing.mailbox)) continue;
+    state.waiters.push_back(waiter_from(entry, state.waiters.size() + 1, lock.now));
   }
-}
-
-/// The key inside a file whose name is shortened, if one was ever written; throws Error{wrong_data}
-/// if the file contains anything else.
-std::optional<LockKey> key_inside(const Directory& directory, const std::string& name,
-                                  const CallOptions& call_options) {
-  auto file = KeyFile::open(directory, name, KeyFile::Use::read, call_options);
-  std::optional<LockKey> key;
-  if (file && is_latch_file_name(name)) {
-    const auto named = read_latch(*file, now_here(), directory.shown(name));
-    if (named) key = named->key;
-  } else if (file) {
-    key = parse_table(file->read(), directory.shown(name)).key;
-  }
-  return key && key_fault(key->text) ? std::nullopt : key;
 }
 
 CallOptions call_options_until(Deadline until, int cancel_fd) {
@@ -131,7 +116,7 @@ Answer LocalStore::acquire(const Claim& claim, const Ask& ask, const CallOptions
       by_process, by_process ? own_process() : ProcessId{}, {}, mailbox_.name()};
   std::optional<OpenKey> key =
       OpenKey::open(directory_, claim.key, KeyFile::Use::create, claim.token, call_options);
-  const auto outcome = key->table.acquire(claim, ask, backing, key->now, key->knocks);
+  const auto outcome = key->table.acquire(claim, ask, backing, key->now, key->notifier);
   if (std::holds_alternative<Refused>(outcome.answer) && !key->undecided().empty()) {
     throw Error(ErrorKind::host_refused, escaped(claim.key.text) + ": " + key->undecided() +
                                              ": look from the host itself, or evict it with "
@@ -166,7 +151,7 @@ LocalStore::KeyView LocalStore::look(const Claim& claim, const CallOptions& call
     return look;
   }
   // A hold that was handed over is confirmed at once: as good as asking again, for half the work.
-  const auto settled = key->table.renew(claim.token, std::nullopt, key->now, key->knocks);
+  const auto settled = key->table.renew(claim.token, std::nullopt, key->now, key->notifier);
   key->save(claim.token, settled.more);
   const HoldEntry* own = key->table.find_hold(claim.token);
   if (own != nullptr && own->flag == Flag::provisional) {
@@ -208,17 +193,12 @@ Wake LocalStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
     poll_until(fds, std::min(until, pause));
     if (fds.front().revents != 0) return Wake{Wake::Reason::interrupted, {}};
     if (BootClock::now() >= until) return Wake{Wake::Reason::due, {}};
+    // The client that was just granted the lock needs the key's file and a processor now. If holds
+    // are short, the next notification is our own grant.
     if (mailbox_.take() == News::of_others) {
-      sleep_until(std::min(until, later(BootClock::now(), noteworthy)), cancel_fd);
+      poll_until(std::span(fds).first(2), std::min(until, later(BootClock::now(), noteworthy)));
     }
   }
-}
-
-/// Pauses because the client that was just granted the lock needs the key's file and a processor
-/// now. If holds are short, the next notification is our own grant.
-void LocalStore::sleep_until(Deadline until, int cancel_fd) const {
-  pollfd fds[] = {{cancel_fd, POLLIN, 0}, {mailbox_.fd(), POLLIN, 0}};
-  poll_until(fds, until);
 }
 
 Renewed LocalStore::renew(const Claim& claim, const RenewalTerms& terms,
@@ -227,7 +207,7 @@ Renewed LocalStore::renew(const Claim& claim, const RenewalTerms& terms,
   const Token& token = claim.token;
   auto open = OpenKey::open(directory_, claim.key, KeyFile::Use::change, token, call_options);
   if (!open) return {};
-  const auto outcome = open->table.renew(token, terms.ttl, open->now, open->knocks);
+  const auto outcome = open->table.renew(token, terms.ttl, open->now, open->notifier);
   open->save(token, outcome.more);
   if (!outcome.answer) return {std::nullopt, open->table.evicted_by(token)};
   const HoldEntry* own = open->table.find_hold(token);
@@ -241,7 +221,7 @@ ReleaseResult LocalStore::release(const Claim& claim, const ReleaseOptions& how,
   const Token& token = claim.token;
   auto open = OpenKey::open(directory_, claim.key, KeyFile::Use::change, token, call_options);
   if (!open) return {};
-  const auto outcome = open->table.release(token, how.mode, open->now, open->knocks);
+  const auto outcome = open->table.release(token, how.mode, open->now, open->notifier);
   open->save(token, outcome.more);
   if (outcome.answer != Released::not_held) return {outcome.answer};
   return {outcome.answer, open->table.evicted_by(token)};
@@ -251,71 +231,57 @@ std::vector<Holder> LocalStore::evict(const LockKey& key, std::optional<Fence> f
                                       const CallOptions& call_options) {
   auto open = OpenKey::open(directory_, key, KeyFile::Use::change, Token{}, call_options);
   if (!open) return {};
-  const auto outcome = open->table.force(fence, by, open->now, open->knocks);
-  for (const HoldEntry& hold : outcome.answer) open->knocks.tell(hold.backing);
+  const auto outcome = open->table.force(fence, by, open->now, open->notifier);
+  for (const HoldEntry& hold : outcome.answer) open->notifier.tell_evicted(hold.backing);
   open->save(Token{}, outcome.more);
   return local_holders(outcome.answer, open->now);
-}
-
-KeyState LocalStore::lock_of(const LockKey& key, const CallOptions& call_options) const {
-  KeyState state;
-  state.key = key;
-  const auto open = OpenKey::open(directory_, key, KeyFile::Use::read, Token{}, call_options);
-  if (!open) return state;
-  state.holders = local_holders(open->table.live_holds(open->now), open->now);
-  if (state.holders.empty()) state.last = recent_grant(open->table, open->now);
-  for (const WaiterEntry& entry : open->table.queue) {
-    const auto how = reach(directory_, entry.backing.mailbox).how;
-    if (how == Reached::How::nobody || how == Reached::How::missing) continue;
-    state.waiters.push_back(waiter_from(entry, state.waiters.size() + 1, open->now));
-  }
-  return state;
-}
-
-std::vector<LockKey> LocalStore::matching_keys(const std::vector<std::string>& globs,
-                                               const CallOptions& call_options) const {
-  std::vector<LockKey> keys;
-  for (const std::string& name : names_in(directory_)) {
-    if (!is_key_file_name(name) && !is_latch_file_name(name)) continue;
-    if (!can_be_ours(directory_, name)) continue;
-    auto key = key_of_file_name(name);
-    if (!key) {
-      key = unless_foreign([&] {
-              return key_inside(directory_, name, call_options);
-            }).value_or(std::nullopt);
-    }
-    if (key && matches_any(key->text, globs)) keys.push_back(std::move(*key));
-  }
-  std::sort(keys.begin(), keys.end());
-  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
-  return keys;
-}
-
-/// The state of a key that matches a glob.
-KeyState LocalStore::state_met(const LockKey& key, const CallOptions& call_options) const {
-  KeyState state{key};
-  if (can_be_ours(directory_, key_file_name(key))) {
-    state = unless_foreign([&] { return lock_of(key, call_options); }).value_or(state);
-  }
-  if (can_be_ours(directory_, latch_file_name(key))) {
-    state.latch =
-        unless_foreign([&] { return latch_of(key, call_options); }).value_or(std::nullopt);
-  }
-  return state;
 }
 
 std::vector<KeyState> LocalStore::inspect(const Query& query, const CallOptions& call_options) {
   std::vector<KeyState> states;
   for (const LockKey& key : query.keys) {
-    states.push_back(lock_of(key, call_options));
-    states.back().latch = latch_of(key, call_options);
+    KeyState& state = states.emplace_back();
+    state.key = key;
+    const auto lock = OpenKey::open(directory_, key, KeyFile::Use::read, Token{}, call_options);
+    if (lock) describe(*lock, directory_, state);
+    const auto latch = LatchFile::open(directory_, key, KeyFile::Use::read, call_options);
+    if (latch && latch->latch) state.latch = latch->state();
   }
   if (query.globs.empty()) return states;
-  for (const LockKey& key : matching_keys(query.globs, call_options)) {
+  for (auto& [key, state] : matching_states(query.globs, call_options)) {
     if (std::find(query.keys.begin(), query.keys.end(), key) != query.keys.end()) continue;
-    KeyState state = state_met(key, call_options);
+    state.key = key;
     if (state.in_use()) states.push_back(std::move(state));
   }
+  return states;
+}
+
+/// Goes by the files, and skips those that are not locks, while a key that the user has named must
+/// be a lock.
+std::map<LockKey, KeyState> LocalStore::matching_states(const std::vector<std::string>& globs,
+                                                        const CallOptions& call_options) const {
+  std::map<LockKey, KeyState> states;
+  for (const std::string& name : directory_.names()) {
+    if (!is_key_file_name(name) && !is_latch_file_name(name)) continue;
+    const auto key = key_of_file_name(name);
+    if (key && !matches_any(key->text, globs)) continue;
+    if (!can_be_ours(directory_, name)) continue;
+    try {
+      if (is_key_file_name(name)) {
+        const auto lock =
+            OpenKey::open_file(directory_, name, KeyFile::Use::read, Token{}, call_options);
+        const bool named = lock && !key_fault(lock->key.text) && key_file_name(lock->key) == name;
+        if (named) describe(*lock, directory_, states[lock->key]);
+      } else {
+        const auto file = LatchFile::open_file(directory_, name, KeyFile::Use::read, call_options);
+        const bool named = file && file->latch && latch_file_name(file->latch->key) == name;
+        if (named) states[file->latch->key].latch = file->state();
+      }
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::wrong_data) throw;
+    }
+  }
+  std::erase_if(states, [&](const auto& each) { return !matches_any(each.first.text, globs); });
   return states;
 }
 

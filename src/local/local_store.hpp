@@ -54,14 +54,10 @@ class LocalStore final : public Store, public HostView, public Latches {
  private:
   struct KeyView;
   KeyView look(const Claim& claim, const CallOptions& call_options);
-  void sleep_until(Deadline until, int cancel_fd) const;
   /// Changes the process or command of a hold by process; false if the hold is gone.
   bool change_backing(const Claim& claim, const std::function<void(HolderIdentity&)>& change);
-  KeyState lock_of(const LockKey& key, const CallOptions& call_options) const;
-  std::optional<LatchState> latch_of(const LockKey& key, const CallOptions& call_options) const;
-  KeyState state_met(const LockKey& key, const CallOptions& call_options) const;
-  std::vector<LockKey> matching_keys(const std::vector<std::string>& globs,
-                                     const CallOptions& call_options) const;
+  std::map<LockKey, KeyState> matching_states(const std::vector<std::string>& globs,
+                                              const CallOptions& call_options) const;
 
   Directory directory_;
   WakeFifo mailbox_;  ///< one for all claims of this store: a byte in it means "look again"

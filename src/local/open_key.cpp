@@ -1,14 +1,8 @@
 #include "local/open_key.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <string_view>
-#include <unordered_map>
 
 #include "base/error.hpp"
-#include "base/text.hpp"
-#include "local/key_file.hpp"
 #include "rule/table_text.hpp"
 
 namespace dlock {
@@ -16,208 +10,133 @@ namespace {
 
 /// The text of a table has all waiters if they are at most this many. ...
 constexpr std::size_t most_in_text = 32;
-/// ... For a longer queue it has this many: enough for a good number of hand-overs before the rest
+/// ... For a longer queue it has this many: enough for a good number of hand-overs before the tail
 /// must be read, yet each hand-over has little to read.
 constexpr std::size_t usual_in_text = 16;
 
 }  // namespace
-
-void WaiterTail::load(std::size_t most, KeyFile& file, const std::string& where, LockTable& table) {
-  if (!was_read_ && stored_.length > 0) {
-    text_ = file.read_apart({stored_.offset, stored_.length}, stored_.hash);
-  }
-  was_read_ = true;
-  const auto left = parse_waiters(std::string_view(text_).substr(parsed_), most, where, table);
-  parsed_ = text_.size() - left.size();
-}
-
-std::string WaiterTail::write_beside(const LockKey& key, const LockTable& table, KeyFile& file) {
-  if (!was_read_ && stored_.length > 0) return table_text(key, table, SIZE_MAX, stored_);
-  const bool fits = table.queue.size() <= most_in_text;
-  const std::size_t first = fits ? table.queue.size() : usual_in_text;
-  const MoreWaiters more = write(waiter_lines(table, first) + text_.substr(parsed_), file);
-  return table_text(key, table, first, more);
-}
-
-/// Unchanged lines at the end stay in place: waiters leave at the front and join at the end.
-MoreWaiters WaiterTail::write(const std::string& next, KeyFile& file) const {
-  if (next.empty()) return {};
-  Region there;
-  const auto first_line = std::string_view(next).substr(0, next.find('\n') + 1);
-  const auto at = text_.find(first_line);
-  if (at != text_.npos && next.starts_with(std::string_view(text_).substr(at))) {
-    there = {stored_.offset + at, text_.size() - at};
-  }
-  const Region region = file.write_apart(next, there);
-  return {region.offset, region.length, block_hash(next)};
-}
 
 Now now_here() {
   const auto since_boot = BootClock::now().time_since_epoch();
   return Now{std::chrono::duration_cast<microseconds>(since_boot), wall_now().time_since_epoch()};
 }
 
-bool FifoNotifier::wake(const WaiterEntry& waiter, const Message& message) {
-  return knock(waiter, std::holds_alternative<GrantMessage>(message) ? News::own : News::of_others);
-}
-
-bool FifoNotifier::tell_moved(const WaiterEntry& waiter) { return knock(waiter, News::of_others); }
-
-bool FifoNotifier::knock(const WaiterEntry& waiter, News news) {
-  auto reached = reach(directory_, waiter.backing.mailbox);
-  // Another user has closed this FIFO to us: its owner will notice when it asks next.
-  if (reached.how == Reached::How::closed) return true;
-  if (reached.how != Reached::How::listening) {
-    remove_mailbox(directory_, waiter.backing.mailbox);
-    return false;
-  }
-  woken_.insert(waiter.token);
-  write_later(std::move(reached.fd), news);
-  return true;
-}
-
-void FifoNotifier::tell(const HolderIdentity& thrown_out) {
-  auto reached = reach(directory_, thrown_out.mailbox);
-  if (reached.fd) write_later(std::move(reached.fd), News::own);
-}
-
-/// Limits the open FIFOs, because this process may not have enough descriptors for all of them.
-/// Waiters that are notified early wait for the key's file.
-void FifoNotifier::write_later(Fd mailbox, News news) {
-  constexpr std::size_t most_open = 64;
-  if (open_.size() >= most_open) {
-    deliver();
-    open_.clear();
-    delivered_ = 0;
-  }
-  open_.emplace_back(std::move(mailbox), news);
-}
-
-void FifoNotifier::deliver() {
-  // The waiter that is granted the lock needs the key's file at once. It is notified last, and
-  // nothing is closed before that, so that the file is free by the time it runs.
-  const auto first = open_.begin() + static_cast<std::ptrdiff_t>(delivered_);
-  std::stable_partition(first, open_.end(),
-                        [](const auto& each) { return each.second == News::of_others; });
-  for (; delivered_ < open_.size(); ++delivered_) {
-    write_news(open_[delivered_].first, open_[delivered_].second);
-  }
-}
-
 std::optional<OpenKey> OpenKey::open(const Directory& directory, const LockKey& key,
                                      KeyFile::Use use, const Token& self,
                                      const CallOptions& call_options) {
-  auto file = KeyFile::open(directory, key_file_name(key), use, call_options);
-  if (!file) return std::nullopt;
-  OpenKey open(directory, key, std::move(*file));
-  open.load(self);
+  const std::string name = key_file_name(key);
+  auto open = open_file(directory, name, use, self, call_options);
+  if (open && open->key.text.empty()) open->key = key;
+  if (open && open->key != key) {
+    throw Error(ErrorKind::wrong_data,
+                directory.shown(name) + " is for another key whose file has the same name");
+  }
   return open;
 }
 
-void OpenKey::load(const Token& self) {
+std::optional<OpenKey> OpenKey::open_file(const Directory& directory, const std::string& name,
+                                          KeyFile::Use use, const Token& self,
+                                          const CallOptions& call_options) {
+  auto file = KeyFile::open(directory, name, use, call_options);
+  if (!file) return std::nullopt;
+  OpenKey open(directory, std::move(*file));
+  open.load(directory.shown(name), self);
+  return open;
+}
+
+void OpenKey::load(const std::string& where, const Token& self) {
   const auto text = file_.read();
   if (!text.empty()) {
-    const std::string where = directory_.shown(key_file_name(key_));
     auto named = parse_table(text, where);
-    if (named.key != key_) {
-      throw Error(ErrorKind::wrong_data,
-                  where + " is for another key whose file has the same name");
-    }
+    key = std::move(named.key);
     table = std::move(named.table);
-    file_.keep_apart({named.more.offset, named.more.length});
-    tail_.found(named.more);
     // A holder that renews or releases needs only the first waiters.
     const bool same_boot = file_.written_in() == KeyFile::Boot::current;
-    if (!same_boot || table.find_hold(self) == nullptr) {
-      tail_.load(SIZE_MAX, file_, where, table);
-    }
+    if (!same_boot || table.find_hold(self) == nullptr) load_tail(where);
   }
   now = now_here();
-  if (is_of_earlier_boot(table, file_.written_in(), directory_, now.lease_clock))
-    take(restart_after_boot(table, now.lease_clock));
-  take(refresh(table, directory_, now.lease_clock));
-  take(drop_dead_before(table, directory_, self));
-  before_ = Standing(table);
+  if (is_of_earlier_boot(table, file_.written_in(), directory_, now.lease_clock)) {
+    restart_after_boot(table, directory_, now.lease_clock);
+    changed_ = true;
+  }
+  refresh_for(self);
+  before_ = table;
 }
 
-void OpenKey::take(Refreshed refreshed) {
+/// Appends the waiters in the tail to the queue.
+void OpenKey::load_tail(const std::string& where) {
+  parse_waiters(file_.read_tail(), where, table);
+  tail_is_loaded_ = true;
+}
+
+void OpenKey::refresh_for(const Token& self) {
+  auto refreshed = refresh(table, directory_, now.lease_clock, self);
   if (undecided_.empty()) undecided_ = std::move(refreshed.undecided);
   changed_ = changed_ || refreshed.changed;
-  std::move(refreshed.left_mailboxes.begin(), refreshed.left_mailboxes.end(),
-            std::back_inserter(left_mailboxes_));
-}
-
-OpenKey::Standing::Standing(const LockTable& table)
-    : holds(table.holds), last_fence(table.last_fence), last_ask(table.last_ask) {
-  queue.reserve(table.queue.size());
-  for (const WaiterEntry& waiter : table.queue) append(waiter);
-}
-
-void OpenKey::Standing::append(const WaiterEntry& waiter) {
-  queue.push_back({block_hash(waiter.token.text), waiter.ticket, waiter.seen, waiter.told});
-}
-
-void OpenKey::load_waiters(std::size_t most) {
-  const std::size_t loaded = table.queue.size();
-  tail_.load(most, file_, directory_.shown(key_file_name(key_)), table);
-  std::for_each(table.queue.begin() + static_cast<std::ptrdiff_t>(loaded), table.queue.end(),
-                [&](const WaiterEntry& waiter) { before_.append(waiter); });
-  take(refresh(table, directory_, now.lease_clock));
-}
-
-/// If the last loaded waiter has stayed, the next one, which is not loaded, has the same
-/// predecessor as before.
-bool OpenKey::last_loaded_has_stayed() const {
-  return !table.queue.empty() && !before_.queue.empty() &&
-         block_hash(table.queue.back().token.text) == before_.queue.back().token;
 }
 
 /// Notifies waiters whose predecessor has changed, because each watches its predecessor. True if
 /// some turned out to be dead, so that the rules must run again.
 bool OpenKey::notify_new_predecessors(const Token& self) {
-  constexpr std::uint64_t nobody = 0;
-  std::unordered_map<std::uint64_t, std::uint64_t> stood_behind;
-  stood_behind.reserve(before_.queue.size());
-  std::uint64_t ahead = nobody;
-  for (const auto& place : before_.queue) {
-    stood_behind[place.token] = ahead;
-    ahead = place.token;
-  }
+  const auto& before = before_.queue;
+  auto known = before.begin();  // only `self` joins, all others stay in order
   bool dropped = false;
-  ahead = nobody;
+  Token ahead;
   for (auto waiter = table.queue.begin(); waiter != table.queue.end();) {
-    const auto token = block_hash(waiter->token.text);
-    const auto known = stood_behind.find(token);
-    const bool moved = known != stood_behind.end() && known->second != ahead;
-    if (moved && waiter->token != self && !knocks.was_woken(waiter->token) &&
-        !knocks.tell_moved(*waiter)) {
-      dropped = true;
-      waiter = table.queue.erase(waiter);
-      continue;
+    if (waiter->token != self) {
+      known = std::find_if(known, before.end(),
+                           [&](const WaiterEntry& each) { return each.token == waiter->token; });
+      const bool moved = ahead != (known == before.begin() ? Token{} : (known - 1)->token);
+      if (moved && !notifier.tell_moved(*waiter)) {
+        dropped = true;
+        waiter = table.queue.erase(waiter);
+        continue;
+      }
     }
-    ahead = token;
+    ahead = waiter->token;
     ++waiter;
   }
   return dropped;
 }
 
 void OpenKey::work_on_queue(const Token& self, bool more) {
-  while (more || notify_new_predecessors(self)) more = table.admit_waiters(now, knocks);
+  while (more || notify_new_predecessors(self)) more = table.admit_waiters(now, notifier);
 }
 
 void OpenKey::save(const Token& self, bool more) {
   work_on_queue(self, more);
-  for (std::size_t wanted = 32; tail_.has_more() && !last_loaded_has_stayed(); wanted *= 2) {
-    load_waiters(wanted);
+  // The first waiter in the tail watches the last one before it.
+  const auto& queue = table.queue;
+  auto& before = before_.queue;
+  const bool last_has_stayed =
+      !before.empty() && !queue.empty() && queue.back().token == before.back().token;
+  if (!tail_is_loaded_ && !last_has_stayed) {
+    const auto loaded = static_cast<std::ptrdiff_t>(queue.size());
+    load_tail(directory_.shown(key_file_name(key)));
+    before.insert(before.end(), queue.begin() + loaded, queue.end());
+    refresh_for(self);
     work_on_queue(self, true);
   }
   // Notify before the new state is valid. If this process were killed in between, the woken waiters
   // would find the old state and, among its holders, one that has ended.
-  if (changed_ || !(Standing(table) == before_)) {
-    const std::string text = tail_.write_beside(key_, table, file_);
-    file_.write(text, [this] { knocks.deliver(); });
+  if (changed_ || table != before_) write([this] { notifier.deliver(); });
+}
+
+void OpenKey::write(const std::function<void()>& just_before) {
+  std::size_t in_text = table.queue.size();
+  std::optional<std::string> tail;
+  if (tail_is_loaded_) {
+    if (in_text > most_in_text) in_text = usual_in_text;
+    tail = waiter_lines(table, in_text);
   }
-  for (const std::string& mailbox : left_mailboxes_) remove_mailbox(directory_, mailbox);
+  file_.write(table_text(key, table, in_text), tail, just_before);
+}
+
+bool OpenKey::is_unused() const {
+  return table.live_holds(now).empty() &&
+         std::all_of(table.queue.begin(), table.queue.end(), [&](const WaiterEntry& waiter) {
+           return is_gone(directory_, waiter.backing.mailbox);
+         });
 }
 
 std::optional<milliseconds> OpenKey::until_next_end() const {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <string_view>
+#include <variant>
 
 #include "base/error.hpp"
 #include "base/random.hpp"
@@ -73,7 +74,6 @@ Reached reach(const Directory& directory, const std::string& mailbox) {
     if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
       throw_errno("cannot open " + directory.shown(mailbox));
     }
-    if (errno == ENXIO) reached.how = Reached::How::nobody;
     if (errno == EACCES || errno == EPERM) reached.how = Reached::How::closed;
     return reached;
   }
@@ -86,10 +86,16 @@ Reached reach(const Directory& directory, const std::string& mailbox) {
   return reached;
 }
 
-void write_news(const Fd& mailbox, News news) {
-  // A full FIFO wakes its owner without this byte.
+bool is_gone(const Directory& directory, const std::string& mailbox) {
+  return reach(directory, mailbox).how == Reached::How::gone;
+}
+
+void notify(const Directory& directory, const std::string& mailbox, News news) {
+  const Reached reached = reach(directory, mailbox);
+  if (!reached.fd) return;
   const char byte = static_cast<char>(news);
-  [[maybe_unused]] const auto written = write(mailbox.get(), &byte, 1);
+  // A full FIFO wakes its owner without this byte.
+  [[maybe_unused]] const auto written = write(reached.fd.get(), &byte, 1);
 }
 
 void remove_mailbox(const Directory& directory, const std::string& mailbox) {
@@ -99,6 +105,37 @@ void remove_mailbox(const Directory& directory, const std::string& mailbox) {
 bool is_mailbox_name(const std::string& name) {
   return name.size() == name_start.size() + 2 * random_bytes && name.starts_with(name_start) &&
          name.find_first_not_of("0123456789abcdef", name_start.size()) == std::string::npos;
+}
+
+bool FifoNotifier::wake(const WaiterEntry& waiter, const Message& message) {
+  const bool granted = std::holds_alternative<GrantMessage>(message);
+  return knock(waiter.backing.mailbox, granted ? News::own : News::of_others);
+}
+
+bool FifoNotifier::tell_moved(const WaiterEntry& waiter) {
+  const std::string& mailbox = waiter.backing.mailbox;
+  return pending_.contains(mailbox) || knock(mailbox, News::of_others);
+}
+
+/// A FIFO that another user has closed to this process counts as notified: its owner notices when
+/// it asks next.
+bool FifoNotifier::knock(const std::string& mailbox, News news) {
+  if (is_gone(directory_, mailbox)) {
+    remove_mailbox(directory_, mailbox);
+    return false;
+  }
+  pending_[mailbox] = news;
+  return true;
+}
+
+/// The waiter that is granted the lock is notified last: it needs the key's file at once.
+void FifoNotifier::deliver() {
+  for (const News news : {News::of_others, News::own}) {
+    for (const auto& [mailbox, each] : pending_) {
+      if (each == news) notify(directory_, mailbox, news);
+    }
+  }
+  pending_.clear();
 }
 
 }  // namespace dlock

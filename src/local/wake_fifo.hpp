@@ -2,11 +2,13 @@
 
 #include <sys/types.h>
 
+#include <map>
 #include <optional>
 #include <string>
 
 #include "base/fd.hpp"
 #include "local/directory.hpp"
+#include "rule/lock_table.hpp"
 
 namespace dlock {
 
@@ -48,24 +50,50 @@ class WakeFifo {
 struct Reached {
   enum class How {
     listening,
-    nobody,   ///< it exists, but its owner has ended
-    missing,  ///< it does not exist, or is not a FIFO of dlock
-    closed,   ///< this user may not open it
+    gone,    ///< its owner has ended, or there is no such FIFO
+    closed,  ///< this user may not open it
   };
-  How how = How::missing;
+  How how = How::gone;
   Fd fd;  ///< with `listening`; polls POLLERR when the owner ends
 };
 
 /// Opens the FIFO for writing. Throws Error{host_refused} if this process can open no more files.
 Reached reach(const Directory& directory, const std::string& mailbox);
 
-/// Notifies the owner of an open FIFO.
-void write_news(const Fd& mailbox, News news);
+/// Whether the owner of the FIFO has ended.
+bool is_gone(const Directory& directory, const std::string& mailbox);
+
+/// Notifies the owner of the FIFO, if it listens.
+void notify(const Directory& directory, const std::string& mailbox, News news);
 
 /// Removes the FIFO of a process that has ended.
 void remove_mailbox(const Directory& directory, const std::string& mailbox);
 
 /// Whether this is the name of such a FIFO: no other name from a table is ever opened.
 bool is_mailbox_name(const std::string& name);
+
+/// Collects the notifications of one request, until deliver() sends them.
+class FifoNotifier final : public WaiterNotifier {
+ public:
+  explicit FifoNotifier(const Directory& directory) : directory_(directory) {}
+  bool wake(const WaiterEntry& waiter, const Message& message) override;
+  /// Only the first waiter must know when the obstacle ends: each other waiter watches the one
+  /// before it.
+  WakeWindow first_few() const override { return {1, 1}; }
+  /// The waiter confirms its hold before it starts its command.
+  milliseconds provisional_lease() const override { return milliseconds(2000); }
+  /// Notifies a waiter, unless it is notified already, that another one is before it now. False if
+  /// its process no longer listens.
+  bool tell_moved(const WaiterEntry& waiter);
+  /// Notifies a holder that its hold was evicted.
+  void tell_evicted(const HolderIdentity& holder) { pending_[holder.mailbox] = News::own; }
+  void deliver();
+
+ private:
+  bool knock(const std::string& mailbox, News news);
+
+  const Directory& directory_;
+  std::map<std::string, News> pending_;  ///< by FIFO
+};
 
 }  // namespace dlock

@@ -11,7 +11,6 @@ namespace dlock {
 namespace {
 
 constexpr std::string_view first_line_of_file = "dlock-table 1";
-constexpr std::string_view first_line_with_more = "dlock-table 2";
 constexpr std::string_view record_format = "dlock-record ";
 constexpr std::string_view record_version = "1";
 constexpr std::string_view last_line = "end";
@@ -128,7 +127,6 @@ class Reader {
     if (!at_end()) fail();
   }
   bool at_end() const { return rest_.empty(); }
-  std::string_view rest() const { return rest_; }
 
   std::string text() {
     const auto field = raw_field();
@@ -247,15 +245,8 @@ void read_waiter(Reader& in, WaiterEntry& waiter) {
   waiter.backing = in.backing();
 }
 
-void read_more(Reader& in, MoreWaiters& more) {
-  more.offset = in.number<std::uint64_t>();
-  more.length = in.number<std::uint64_t>();
-  more.hash = in.number<std::uint64_t>();
-  if (more.length == 0) in.fail();
-}
-
 std::string text_in(Form form, std::string_view first, const LockKey& key, const LockTable& table,
-                    std::size_t waiters, const MoreWaiters& more) {
+                    std::size_t waiters) {
   constexpr std::size_t usual_line = 256;
   waiters = std::min(waiters, table.queue.size());
   std::string text;
@@ -269,15 +260,12 @@ std::string text_in(Form form, std::string_view first, const LockKey& key, const
   if (table.latest) write_latest(out, *table.latest);
   for (const HoldEntry& hold : table.holds) write_hold(out, hold);
   for (std::size_t i = 0; i < waiters; ++i) write_waiter(out, table.queue[i]);
-  if (more.length > 0) {
-    out.line("more").add_number(more.offset).add_number(more.length).add_number(more.hash).end();
-  }
   out.line(last_line).end();
   return text;
 }
 
 /// Reads the text after the first line.
-NamedTable read_table(Reader& in, bool with_more) {
+NamedTable read_table(Reader& in) {
   NamedTable named;
   if (in.open_line() != "key") in.fail();
   named.key.text = in.text();
@@ -299,8 +287,6 @@ NamedTable read_table(Reader& in, bool with_more) {
       read_latest(in, named.table.latest.emplace());
     } else if (kind == "wait") {
       read_waiter(in, named.table.queue.emplace_back());
-    } else if (kind == "more") {
-      read_more(in, named.more);
     } else {
       in.fail();
     }
@@ -308,16 +294,13 @@ NamedTable read_table(Reader& in, bool with_more) {
   }
   in.close_line();
   in.close();
-  if (with_more != (named.more.length > 0)) in.fail();
   return named;
 }
 
 }  // namespace
 
-std::string table_text(const LockKey& key, const LockTable& table, std::size_t waiters,
-                       const MoreWaiters& more) {
-  const auto first = more.length > 0 ? first_line_with_more : first_line_of_file;
-  return text_in(Form::file, first, key, table, waiters, more);
+std::string table_text(const LockKey& key, const LockTable& table, std::size_t waiters) {
+  return text_in(Form::file, first_line_of_file, key, table, waiters);
 }
 
 std::string waiter_lines(const LockTable& table, std::size_t first) {
@@ -329,25 +312,22 @@ std::string waiter_lines(const LockTable& table, std::size_t first) {
 
 NamedTable parse_table(std::string_view text, const std::string& where) {
   Reader in(text, Form::file, where);
-  const auto first = in.line();
-  if (first != first_line_of_file && first != first_line_with_more) in.fail();
-  return read_table(in, first == first_line_with_more);
+  if (in.line() != first_line_of_file) in.fail();
+  return read_table(in);
 }
 
-std::string_view parse_waiters(std::string_view lines, std::size_t most, const std::string& where,
-                               LockTable& table) {
+void parse_waiters(std::string_view lines, const std::string& where, LockTable& table) {
   Reader in(lines, Form::file, where);
-  for (std::size_t i = 0; i < most && !in.at_end(); ++i) {
+  while (!in.at_end()) {
     if (in.open_line() != "wait") in.fail();
     read_waiter(in, table.queue.emplace_back());
     in.close_line();
   }
-  return in.rest();
 }
 
 std::string record_text(const LockKey& key, const LockTable& table) {
   const std::string first = std::string(record_format) + std::string(record_version);
-  return text_in(Form::record, first, key, table, SIZE_MAX, {});
+  return text_in(Form::record, first, key, table, SIZE_MAX);
 }
 
 NamedTable parse_record(std::string_view text, const std::string& where) {
@@ -358,7 +338,7 @@ NamedTable parse_record(std::string_view text, const std::string& where) {
     throw Error(ErrorKind::wrong_data,
                 where + " was written by another version of dlock: use that one here");
   }
-  return read_table(in, false);
+  return read_table(in);
 }
 
 }  // namespace dlock

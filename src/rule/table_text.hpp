@@ -9,19 +9,10 @@
 
 namespace dlock {
 
-/// The position and hash, in a file, of the lines of waiters that its table's text leaves out.
-struct MoreWaiters {
-  std::uint64_t offset = 0;
-  std::uint64_t length = 0;  ///< 0: it leaves out none
-  std::uint64_t hash = 0;
-  bool operator==(const MoreWaiters&) const = default;
-};
-
 /// The text of a table for its file: lines of percent-encoded fields, the first with format and
 /// version, the last one `end`. Users may read it; only dlock writes it. It contains the first
-/// `waiters` of the queue; `more` says where the others are, and makes it a text of version 2.
-std::string table_text(const LockKey& key, const LockTable& table, std::size_t waiters = SIZE_MAX,
-                       const MoreWaiters& more = {});
+/// `waiters` of the queue.
+std::string table_text(const LockKey& key, const LockTable& table, std::size_t waiters = SIZE_MAX);
 
 /// The lines of the waiters of a queue, beginning with number `first`.
 std::string waiter_lines(const LockTable& table, std::size_t first);
@@ -29,16 +20,14 @@ std::string waiter_lines(const LockTable& table, std::size_t first);
 struct NamedTable {
   LockKey key;
   LockTable table;
-  MoreWaiters more{};  ///< the waiters that the text leaves out
 };
 
 /// Parses the text of a table. Throws Error{wrong_data} if `text` is anything else; `where` names
 /// the file.
 NamedTable parse_table(std::string_view text, const std::string& where);
 
-/// Appends the waiters of up to `most` lines to the queue; returns the remaining lines.
-std::string_view parse_waiters(std::string_view lines, std::size_t most, const std::string& where,
-                               LockTable& table);
+/// Appends the waiters of these lines to the queue.
+void parse_waiters(std::string_view lines, const std::string& where, LockTable& table);
 
 /// The text of a table for a record that clients on several hosts share: without their processes.
 std::string record_text(const LockKey& key, const LockTable& table);

@@ -63,7 +63,7 @@ TEST_CASE("guard: a server remembers the fence for good, and what is none is lef
 
 TEST_CASE("guard: on this host the seal is a file beside the locks, and commands are kept apart") {
   const Place place(Engine::local);
-  const std::string file = place.url().substr(6) + "/a%2Fb.seal";
+  const std::string file = place.url().substr(6) + "/a%2Fb.fence";
   Process first = place.start(
       {"guard", "--state-key", "a/b", "--fence", "7", "--", "sh", "-c", "echo in; exec sleep 60"});
   REQUIRE(eventually([&] { return first.out() == "in\n"; }));
@@ -75,7 +75,7 @@ TEST_CASE("guard: on this host the seal is a file beside the locks, and commands
   guard_refused(place.dlock(guard_line("7", "a/b")), 79, "a/b: fence 7 is older than 8");
   CHECK(place.dlock({"inspect"}).out == Place(Engine::local).dlock({"inspect"}).out);
   write_file(file, "junk");
-  guard_refused(place.dlock(guard_line("9", "a/b")), 65, "a%2Fb.seal");
+  guard_refused(place.dlock(guard_line("9", "a/b")), 65, "a%2Fb.fence");
 }
 
 TEST_CASE("guard: of several servers a majority records, and any of them that is ahead refuses") {

@@ -5,7 +5,6 @@
 #include "base/text.hpp"
 #include "fuzz/fuzz.hpp"
 #include "local/key_file.hpp"
-#include "local/state_slots.hpp"
 #include "rule/table_text.hpp"
 
 namespace dlock::fuzz {
@@ -18,13 +17,13 @@ void check_slots(std::string_view file) {
     return offset > file.size() ? std::string_view() : file.substr(offset, length);
   };
   const auto state = read_state(read, boot);
-  if (!state || state->header.sequence == 0) return;
-  promise(state->body.size() == state->header.length, "a body is as long as its header says");
-  const auto next = next_state(state->header, "new body", boot);
-  const bool apart = next.header.offset >= state->header.offset + state->header.length ||
-                     next.header.offset + next.header.length <= state->header.offset;
-  promise(apart || state->header.length == 0, "the next state leaves the current one whole");
-  promise(next.header.sequence > state->header.sequence, "the next state counts");
+  if (!state || state->slot.sequence == 0) return;
+  const Region& body = state->slot.body;
+  promise(state->body.size() == body.length, "a body is as long as its slot says");
+  const Slot next = next_slot(state->slot, "new body", std::nullopt, boot);
+  const bool apart = next.body.offset >= body.end() || next.body.end() <= body.offset;
+  promise(apart || body.length == 0, "the next state leaves the current one whole");
+  promise(next.sequence > state->slot.sequence, "the next state counts");
 }
 
 void check_table(std::string_view text) {
@@ -57,7 +56,7 @@ void try_input(std::string_view input) {
   allow_errors([&] { check_table(input); });
   allow_errors([&] {
     LockTable table;
-    parse_waiters(input, 100, "the file", table);
+    parse_waiters(input, "the file", table);
   });
   check_name(input);
 }

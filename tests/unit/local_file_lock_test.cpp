@@ -10,7 +10,6 @@
 #include <thread>
 #include <vector>
 
-#include "base/error.hpp"
 #include "base/fd.hpp"
 #include "base/wait.hpp"
 #include "support/eventually.hpp"
@@ -40,15 +39,8 @@ class LockedFile {
 
 CallOptions for_a_moment() { return {later(BootClock::now(), milliseconds(30)), -1}; }
 
-ErrorKind trouble_of(const Fd& fd, const CallOptions& call_options) {
-  try {
-    lock_file(fd.get(), call_options, "the file");
-  } catch (const Error& error) {
-    const bool named = std::string(error.what()).find("the file") != std::string::npos;
-    CHECK(named == (error.kind() == ErrorKind::unavailable));
-    return error.kind();
-  }
-  return ErrorKind::bug;
+bool lock(const Fd& fd, const CallOptions& call_options = {}) {
+  return lock_file(fd.get(), call_options, "the file");
 }
 
 }  // namespace
@@ -56,14 +48,14 @@ ErrorKind trouble_of(const Fd& fd, const CallOptions& call_options) {
 TEST_CASE("processes that find a file locked get it in the order in which they came") {
   const LockedFile file;
   Fd first = file.open();
-  lock_file(first.get(), {}, "the file");
+  CHECK(lock(first));
   std::mutex mutex;
   std::vector<int> order;
   std::vector<std::thread> waiters;
   for (int i = 0; i < 5; ++i) {
     waiters.emplace_back([&, i] {
       const Fd fd = file.open();
-      lock_file(fd.get(), {}, "the file");
+      CHECK(lock(fd));
       const std::lock_guard guard(mutex);
       order.push_back(i);
     });
@@ -77,27 +69,27 @@ TEST_CASE("processes that find a file locked get it in the order in which they c
 TEST_CASE("a wait for a locked file ends at its deadline and leaves nothing in the queue") {
   const LockedFile file;
   Fd holder = file.open();
-  lock_file(holder.get(), {}, "the file");
+  CHECK(lock(holder));
   const Fd late = file.open();
-  CHECK(trouble_of(late, for_a_moment()) == ErrorKind::unavailable);
+  CHECK(!lock(late, for_a_moment()));
   CHECK(file.queued() == 0);
   holder = Fd();
   CHECK(file.is_free());
-  lock_file(late.get(), for_a_moment(), "the file");
+  CHECK(lock(late, for_a_moment()));
   CHECK(!file.is_free());
 }
 
 TEST_CASE("a wait for a locked file can be cancelled") {
   const LockedFile file;
   Fd holder = file.open();
-  lock_file(holder.get(), {}, "the file");
+  CHECK(lock(holder));
   Event cancelled;
   const Fd waiter = file.open();
   std::thread canceller([&] {
     CHECK(eventually([&] { return file.queued() == 1; }));
     cancelled.raise();
   });
-  CHECK(trouble_of(waiter, {never, cancelled.fd()}) == ErrorKind::interrupted);
+  CHECK(!lock(waiter, {never, cancelled.fd()}));
   canceller.join();
   CHECK(file.queued() == 0);
   holder = Fd();

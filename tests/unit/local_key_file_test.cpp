@@ -14,7 +14,6 @@
 #include "base/error.hpp"
 #include "base/wait.hpp"
 #include "local/directory.hpp"
-#include "local/state_slots.hpp"
 #include "local_support.hpp"
 #include "support/eventually.hpp"
 #include "support/file_locks.hpp"
@@ -65,8 +64,8 @@ TEST_CASE("a key's file keeps what was written last, and is made only where that
     auto file = files.open("k");
     CHECK(file->created());
     CHECK(file->read().empty());
-    file->write("one", [] {});
-    file->write("two", [] {});
+    file->write("one", {}, [] {});
+    file->write("two", {}, [] {});
   }
   auto file = files.open("k", KeyFile::Use::read);
   REQUIRE(file);
@@ -135,7 +134,7 @@ TEST_CASE("a process stopped while it has the file makes others say so at their 
 TEST_CASE("who waited for a file that was removed meanwhile gets the new one") {
   const Files files;
   auto file = files.open("k");
-  file->write("old", [] {});
+  file->write("old", {}, [] {});
   Forked waiter([&] {
     auto mine = files.open("k");
     _exit(mine->created() && mine->read().empty() ? 7 : 1);
@@ -148,7 +147,7 @@ TEST_CASE("who waited for a file that was removed meanwhile gets the new one") {
 
 TEST_CASE("a full disk leaves the state as it was and names the file") {
   const Files files;
-  files.open("k")->write("small", [] {});
+  files.open("k")->write("small", {}, [] {});
   Forked limited([&] {
     signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{600, 600};
@@ -156,7 +155,7 @@ TEST_CASE("a full disk leaves the state as it was and names the file") {
     auto file = files.open("k");
     file->read();
     try {
-      file->write(std::string(10'000, 'x'), [] {});
+      file->write(std::string(10'000, 'x'), {}, [] {});
     } catch (const Error& error) {
       const bool named = std::string(error.what()).find(files.dir / "k") != std::string::npos;
       _exit(error.kind() == ErrorKind::host_refused && named ? 7 : 1);
@@ -169,8 +168,8 @@ TEST_CASE("a full disk leaves the state as it was and names the file") {
 TEST_CASE("a file that became mostly empty is cut") {
   const Files files;
   auto file = files.open("k");
-  file->write(std::string(200'000, 'x'), [] {});
-  for (int i = 0; i < 3; ++i) file->write("small", [] {});
+  file->write(std::string(200'000, 'x'), {}, [] {});
+  for (int i = 0; i < 3; ++i) file->write("small", {}, [] {});
   struct stat info {};
   REQUIRE(stat((files.dir / "k").c_str(), &info) == 0);
   CHECK(info.st_size < 1000);
@@ -178,20 +177,35 @@ TEST_CASE("a file that became mostly empty is cut") {
   CHECK(files.open("k")->read() == "small");
 }
 
-TEST_CASE("what a power cut has torn beside a state of before this boot reads as empty") {
+TEST_CASE("a tail is kept until another is written") {
+  const Files files;
+  files.open("k")->write("one", "tail", [] {});
+  files.open("k")->read();
+  auto file = files.open("k");
+  CHECK(file->read() == "one");
+  file->write("two", {}, [] {});
+  CHECK(file->read_tail() == "tail");
+  file->write("three", "another", [] {});
+  CHECK(file->read_tail() == "another");
+  file->write("four", "", [] {});
+  CHECK(file->read_tail().empty());
+}
+
+TEST_CASE("a tail that a power cut has torn reads as empty in a state of before this boot") {
   const Files files;
   const std::string body = "state";
   for (const std::uint64_t boot : {boot_hash() + 1, boot_hash()}) {
-    const NextState state = next_state({}, body, boot);
-    std::string bytes(slots_size, '\0');
-    bytes.replace(0, slot_size, state.slot.data(), slot_size);
-    write_file(files.dir / "k", bytes + body);
+    const Slot slot = next_slot({}, body, "tail", boot);
+    std::string bytes(slot.body.end(), '\0');
+    bytes.replace(0, sizeof(Slot), slot.bytes());
+    bytes.replace(slot.body.offset, body.size(), body);
+    write_file(files.dir / "k", bytes);
     auto file = files.open("k");
     CHECK(file->read() == body);
     if (boot == boot_hash()) {
-      CHECK_THROWS_AS(file->read_apart({500, 10}, 1), Error);
+      CHECK_THROWS_AS(file->read_tail(), Error);
     } else {
-      CHECK(file->read_apart({500, 10}, 1).empty());
+      CHECK(file->read_tail().empty());
     }
   }
 }

@@ -14,7 +14,7 @@
 #include "base/wait.hpp"
 #include "local/collect.hpp"
 #include "local/directory.hpp"
-#include "local/state_slots.hpp"
+#include "local/key_file.hpp"
 #include "local_support.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
@@ -60,10 +60,10 @@ void date_before_boot(const std::string& path) {
       boot_hash());
   REQUIRE(state);
   const std::string body(state->body);
-  const NextState next = next_state(state->header, body, boot_hash() + 1);
-  file.resize(std::max<std::size_t>(file.size(), next.header.offset + body.size()));
-  file.replace(next.header.offset, body.size(), body);
-  file.replace(next.slot_offset, slot_size, std::string(next.slot.data(), slot_size));
+  const Slot next = next_slot(state->slot, body, std::nullopt, boot_hash() + 1);
+  file.resize(std::max<std::size_t>(file.size(), next.body.end()));
+  file.replace(next.body.offset, body.size(), body);
+  file.replace(next.offset(), sizeof(Slot), next.bytes());
   write_file(path, file);
 }
 

@@ -178,7 +178,7 @@ TEST_CASE("a mailbox can be reached while its owner lives, and its end is seen")
   {
     WakeFifo box(directory);
     name = box.name();
-    CHECK(reach(directory, name).how == Reached::How::missing);
+    CHECK(reach(directory, name).how == Reached::How::gone);
     box.open();
     auto reached = reach(directory, name);
     CHECK(reached.how == Reached::How::listening);
@@ -190,8 +190,8 @@ TEST_CASE("a mailbox can be reached while its owner lives, and its end is seen")
     CHECK(!readable(writer.get()));
   }
   CHECK(readable(writer.get()));
-  CHECK(reach(directory, name).how == Reached::How::missing);
-  CHECK(reach(directory, "../" + name).how == Reached::How::missing);
+  CHECK(reach(directory, name).how == Reached::How::gone);
+  CHECK(reach(directory, "../" + name).how == Reached::How::gone);
 }
 
 TEST_CASE("a mailbox that is a file of somebody's is not written to") {
@@ -200,7 +200,7 @@ TEST_CASE("a mailbox that is a file of somebody's is not written to") {
   const std::string name = ".wait-" + std::string(32, '0');
   const Fd file(open((dir / name).c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
   REQUIRE(file);
-  CHECK(reach(directory, name).how == Reached::How::missing);
+  CHECK(reach(directory, name).how == Reached::How::gone);
 }
 
 TEST_CASE("a holder in another pid namespace lives by its mailbox, and then by its lease") {
@@ -218,15 +218,15 @@ TEST_CASE("a holder in another pid namespace lives by its mailbox, and then by i
     box.open();
     hold.backing.mailbox = box.name();
     table.holds.push_back(hold);
-    refresh(table, directory, microseconds(200));
+    refresh(table, directory, microseconds(200), {});
     CHECK(table.holds[0].at == microseconds(200));
     CHECK(lives_by_process(table.holds[0], microseconds(200)));
     table.holds[0].flag = Flag::provisional;
-    refresh(table, directory, microseconds(300));
+    refresh(table, directory, microseconds(300), {});
     CHECK(table.holds[0].at == microseconds(200));
     table.holds[0].flag = Flag::held;
   }
-  CHECK(!refresh(table, directory, microseconds(400)).changed);
+  CHECK(!refresh(table, directory, microseconds(400), {}).changed);
   CHECK(table.holds[0].at == microseconds(200));
 }
 
@@ -244,7 +244,7 @@ TEST_CASE("the first in the queue watches the command of a killed dlock, not the
   table.holds.push_back(hold);
   table.queue.resize(1);
   table.queue[0].token.text = "first";
-  CHECK(!refresh(table, directory, microseconds(1)).changed);
+  CHECK(!refresh(table, directory, microseconds(1), {}).changed);
   const Watch watch = watch_before(table, directory, {"first"});
   CHECK(watch.first);
   CHECK(!watch.look_again);
@@ -252,7 +252,7 @@ TEST_CASE("the first in the queue watches the command of a killed dlock, not the
   CHECK(!readable(watch.ends[0].get()));
   command.signal(SIGKILL);
   CHECK(eventually([&] { return readable(watch.ends[0].get()); }));
-  CHECK(eventually([&] { return refresh(table, directory, microseconds(2)).changed; }));
+  CHECK(eventually([&] { return refresh(table, directory, microseconds(2), {}).changed; }));
   CHECK(table.holds.empty());
 }
 
@@ -286,7 +286,9 @@ TEST_CASE(
   floored.backing.command.pid = 4242;
   table.holds = {by_process, leased, not_begun, floored};
   table.queue.resize(2);
-  CHECK(restart_after_boot(table, microseconds(50)).changed);
+  TempDir dir;
+  const Directory directory({dir.path(), true});
+  restart_after_boot(table, directory, microseconds(50));
   REQUIRE(table.holds.size() == 2);
   CHECK(table.holds[0].at == microseconds(0));
   CHECK(table.holds[0].lease == milliseconds(5));
@@ -294,17 +296,22 @@ TEST_CASE(
   CHECK(table.holds[1].lease == milliseconds(7));
   CHECK(table.queue.empty());
   const LockTable seen = table;
-  restart_after_boot(table, microseconds(60));
+  restart_after_boot(table, directory, microseconds(60));
   CHECK(table == seen);
 }
 
 TEST_CASE("a lease that was seen to be granted later than now was granted before a reboot") {
+  TempDir dir;
+  const Directory directory({dir.path(), true});
+  const auto is_old = [&](const LockTable& table, int now) {
+    return is_of_earlier_boot(table, KeyFile::Boot::unknown, directory, microseconds(now));
+  };
   LockTable table;
-  CHECK(!clock_went_back(table, microseconds(0)));
+  CHECK(!is_old(table, 0));
   table.holds.resize(1);
   table.holds[0].at = microseconds(50);
-  CHECK(!clock_went_back(table, microseconds(50)));
-  CHECK(clock_went_back(table, microseconds(49)));
+  CHECK(!is_old(table, 50));
+  CHECK(is_old(table, 49));
 }
 
 TEST_CASE("a table of which one process listens was not written before a reboot") {
@@ -317,13 +324,17 @@ TEST_CASE("a table of which one process listens was not written before a reboot"
   table.queue.resize(1);
   table.holds[0].backing.mailbox = holder.name();
   table.queue[0].backing.mailbox = waiter.name();
-  CHECK(!any_listens(table, directory));
+  const auto is_old = [&] {
+    return is_of_earlier_boot(table, KeyFile::Boot::other, directory, microseconds(0));
+  };
+  CHECK(is_old());
   waiter.open();
-  CHECK(any_listens(table, directory));
+  CHECK(!is_old());
   table.queue.clear();
-  CHECK(!any_listens(table, directory));
+  CHECK(is_old());
   holder.open();
-  CHECK(any_listens(table, directory));
+  CHECK(!is_old());
+  CHECK(!is_of_earlier_boot({}, KeyFile::Boot::current, directory, microseconds(0)));
 }
 
 TEST_CASE("two processes of unknown pid namespaces are not taken for one") {

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "base/fd.hpp"
 #include "local/directory.hpp"
+#include "local/locked_file.hpp"
 #include "lock/store.hpp"
 
 namespace dlock {
@@ -25,34 +25,26 @@ class FenceFile {
   static FenceFile open(const DirectorySettings& locks, const LockKey& resource,
                         const std::function<void()>& waiting);
 
-  FenceFile(FenceFile&&) noexcept = default;
-  FenceFile& operator=(FenceFile&&) = delete;
-  ~FenceFile();
-
   /// Records `fence` unless a larger one is recorded, and returns the larger of both. After kill -9
   /// or a power cut the file has either the old or the new one. Throws Error{wrong_data} if the
   /// file contains something else, which stays, and Error{host_refused} if it cannot be written.
   Fence record_max(Fence fence);
 
   /// The path of the file, escaped.
-  const std::string& shown() const { return shown_; }
+  const std::string& shown() const { return file_.where(); }
 
  private:
-  FenceFile(Directory directory, std::string name, std::string shown)
-      : directory_(std::move(directory)), name_(std::move(name)), shown_(std::move(shown)) {}
-  void open_and_lock(const std::function<void()>& waiting);
-  void open_or_create();
-  bool is_still_there() const;
-  std::string read() const;
+  static FenceFile open_in(Directory directory, const std::string& name, const std::string& shown,
+                           const std::function<void()>& waiting);
+
+  FenceFile(Directory directory, LockedFile file)
+      : directory_(std::move(directory)), file_(std::move(file)) {}
   std::optional<Fence> recorded(const std::string& content) const;
-  void write(const std::string& text) const;
   void sync() const;
   void sync_directory() const;
 
   Directory directory_;
-  std::string name_;
-  std::string shown_;
-  Fd fd_;
+  LockedFile file_;
 };
 
 }  // namespace dlock

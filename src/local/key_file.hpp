@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "base/fd.hpp"
 #include "local/directory.hpp"
+#include "local/locked_file.hpp"
 #include "lock/claim.hpp"
 #include "lock/store.hpp"
 
@@ -65,8 +65,8 @@ struct StoredState {
   std::string_view body;
 };
 
-/// Returns up to `length` bytes of a file from `offset` on; valid until the next call.
-using ReadBytes = std::function<std::string_view(std::size_t offset, std::size_t length)>;
+/// Returns the bytes of a region of a file, as far as it has them; valid until the next call.
+using ReadBytes = std::function<std::string_view(const Region& region)>;
 
 /// The state of a file; nothing if the file is not ours or is damaged. The body is the last result
 /// of `read`. A body torn by a power cut counts as not written if it is of another boot than this
@@ -77,25 +77,15 @@ std::optional<StoredState> read_state(const ReadBytes& read, std::uint64_t boot)
 Slot next_slot(const Slot& current, std::string_view body, std::optional<std::string_view> tail,
                std::uint64_t boot);
 
-/// The file of one key. It is locked from open() to the end of its scope, so keep that short. dlock
-/// reads and changes a key of this host only while it has this lock.
+/// The file of one key or latch. dlock reads and changes it only while it has this lock.
 class KeyFile {
  public:
-  enum class Use {
-    read,    ///< no permission to write needed
-    change,  ///< for reading and writing
-    create,  ///< like `change`, and a missing file is created
-  };
+  using Use = LockedFile::Use;
 
-  /// Returns nothing if there is no such file. Throws Error{host_refused} unless it is a plain file
-  /// without other names (not a link, a directory or a FIFO; in an own directory also not another
-  /// user's). Throws as CallOptions says if another process keeps it locked.
+  /// Opens and locks the file like LockedFile. Refuses one with other names (hard links), and in an
+  /// own directory another user's.
   static std::optional<KeyFile> open(const Directory& directory, const std::string& name, Use use,
                                      const CallOptions& call_options);
-
-  KeyFile(KeyFile&&) noexcept = default;
-  KeyFile& operator=(KeyFile&&) = delete;
-  ~KeyFile();
 
   /// The state; empty before the first write. Throws Error{wrong_data} for a foreign file.
   std::string_view read();
@@ -120,20 +110,20 @@ class KeyFile {
   /// Removes the file; processes that wait for its lock notice it and open a new one.
   void remove();
 
-  bool created() const { return created_; }
+  bool created() const { return file_.created(); }
 
  private:
-  KeyFile(const Directory& directory, std::string name, Fd fd, bool created)
-      : directory_(&directory), name_(std::move(name)), fd_(std::move(fd)), created_(created) {}
-  bool lock_and_check(const CallOptions& call_options);
-  std::string_view bytes(std::size_t offset, std::size_t length);
-  void write_at(std::string_view bytes, std::size_t offset) const;
+  KeyFile(const Directory& directory, std::string name, LockedFile file)
+      : directory_(&directory),
+        name_(std::move(name)),
+        file_(std::move(file)),
+        size_(static_cast<std::size_t>(file_.info().st_size)) {}
+  std::string_view bytes(const Region& region);
 
   const Directory* directory_;
   std::string name_;
-  Fd fd_;
-  bool created_;
-  std::size_t size_ = 0;
+  LockedFile file_;
+  std::size_t size_;
   std::string content_;
   Slot slot_;
 };

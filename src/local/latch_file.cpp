@@ -8,7 +8,6 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "base/wait.hpp"
-#include "local/collect.hpp"
 #include "local/key_file.hpp"
 #include "local/local_store.hpp"
 #include "local/wake_fifo.hpp"
@@ -121,7 +120,7 @@ LatchState LocalStore::open_latch(const LockKey& key, const LatchTerms& terms,
   const LatchState state = file->state();
   const bool created = file->created();
   file.reset();
-  if (created) collect_garbage(directory_);
+  if (created) collect_garbage();
   return state;
 }
 

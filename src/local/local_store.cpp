@@ -6,15 +6,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <ctime>
 #include <functional>
+#include <iterator>
 #include <map>
+#include <random>
+#include <span>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/process.hpp"
 #include "base/text.hpp"
 #include "base/wait.hpp"
-#include "local/collect.hpp"
 #include "local/dead_holders.hpp"
 #include "local/key_file.hpp"
 #include "local/latch_file.hpp"
@@ -95,6 +98,40 @@ void describe(const OpenKey& lock, const Directory& directory, KeyState& state) 
   }
 }
 
+constexpr std::size_t most_names_looked_at = 64;
+constexpr std::time_t fence_life_seconds = 7 * 24 * 3600;
+/// A FIFO is created shortly before it is opened.
+constexpr std::time_t mailbox_youth_seconds = 60;
+
+void remove_unused(const Directory& directory, const std::string& name) {
+  constexpr auto use = KeyFile::Use::change;
+  const CallOptions at_once{BootClock::now(), -1};
+  try {
+    if (is_latch_file_name(name)) {
+      auto file = LatchFile::open_file(directory, name, use, at_once);
+      if (file && !file->latch) file->remove();
+    } else {
+      auto key = OpenKey::open_file(directory, name, use, Token{}, at_once);
+      if (key && key->is_unused()) key->remove();
+    }
+  } catch (const Error&) {
+    // The file is in use, foreign, or not ours to open; that does not concern the current request.
+  }
+}
+
+/// A random sample of the names that dlock creates and removes. A directory keeps its order, so a
+/// fixed choice would always return the same names.
+std::vector<std::string> some_names_in(const Directory& directory) {
+  auto names = directory.names();
+  std::erase_if(names, [](const std::string& name) {
+    return !is_mailbox_name(name) && !is_key_file_name(name) && !is_latch_file_name(name);
+  });
+  std::minstd_rand random(static_cast<std::uint32_t>(BootClock::now().time_since_epoch().count()));
+  std::vector<std::string> some;
+  std::sample(names.begin(), names.end(), std::back_inserter(some), most_names_looked_at, random);
+  return some;
+}
+
 CallOptions call_options_until(Deadline until, int cancel_fd) {
   const auto now = BootClock::now();
   return CallOptions{std::clamp(until, later(now, shortest_call), later(now, longest_call)),
@@ -128,7 +165,7 @@ Answer LocalStore::acquire(const Claim& claim, const Ask& ask, const CallOptions
   const auto ends_in = key->until_next_end();
   const bool created = key->created();
   key.reset();
-  if (created) collect_garbage(directory_);
+  if (created) collect_garbage();
   if (const auto* granted = std::get_if<Granted>(&outcome.answer)) {
     return Grant{granted->fence, lease_of(by_process, sent, granted->lease)};
   }
@@ -305,6 +342,22 @@ bool LocalStore::change_backing(const Claim& claim,
   change(own->backing);
   key->save(claim.token, false);
   return true;
+}
+
+void LocalStore::collect_garbage() const {
+  // A user who may not list the directory leaves the cleanup to others.
+  if (faccessat(directory_.fd(), ".", R_OK, AT_EACCESS) != 0) return;
+  const auto now = std::time(nullptr);
+  for (const std::string& name : some_names_in(directory_)) {
+    const bool mailbox = is_mailbox_name(name);
+    struct stat info {};
+    if (fstatat(directory_.fd(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    const auto age = now - info.st_mtime;
+    if (mailbox && age > mailbox_youth_seconds && is_gone(directory_, name)) {
+      remove_mailbox(directory_, name);
+    }
+    if (!mailbox && age > fence_life_seconds) remove_unused(directory_, name);
+  }
 }
 
 Fd LocalStore::changes() {

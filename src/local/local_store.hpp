@@ -43,6 +43,12 @@ class LocalStore final : public Store, public HostView, public Latches {
   void leave_to(pid_t pid) override { mailbox_.leave_to(pid); }
   Fd changes() override;
 
+  /// Removes files that nobody needs: those of keys that have been free for a week (they keep the
+  /// fence until then), those of latches that expired that long ago, and FIFOs of killed processes.
+  /// It checks only a few names. Called whenever a new key's file was created, it keeps the
+  /// directory as small as its use.
+  void collect_garbage() const;
+
   LatchState open_latch(const LockKey& key, const LatchTerms& terms,
                         const CallOptions& call_options) override;
   std::optional<LatchState> arrive(const LockKey& key, const ArrivalId& id,

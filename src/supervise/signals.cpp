@@ -61,7 +61,7 @@ Signals::Signals() {
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &standard, &chld_on_entry_);
-  // The wait for a file installs a handler for SIGURG (local/file_lock.cpp), which exec would reset
+  // The wait for a file installs a handler for SIGURG (local/locked_file.cpp), which exec would reset
   // to the default.
   sigaction(SIGURG, nullptr, &urg_on_entry_);
   pthread_sigmask(SIG_BLOCK, &blocked, &mask_on_entry_);

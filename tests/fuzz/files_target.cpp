@@ -13,8 +13,9 @@ namespace {
 constexpr std::uint64_t boot = 4711;
 
 void check_slots(std::string_view file) {
-  const ReadBytes read = [&](std::size_t offset, std::size_t length) {
-    return offset > file.size() ? std::string_view() : file.substr(offset, length);
+  const ReadBytes read = [&](const Region& region) {
+    return region.offset > file.size() ? std::string_view()
+                                       : file.substr(region.offset, region.length);
   };
   const auto state = read_state(read, boot);
   if (!state || state->slot.sequence == 0) return;

@@ -1,4 +1,4 @@
-#include "local/file_lock.hpp"
+#include "local/locked_file.hpp"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@ using namespace dlock::test;
 namespace {
 
 /// A file, and any number of open file descriptions of it.
-class LockedFile {
+class OneFile {
  public:
   Fd open() const { return Fd(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)); }
   bool is_free() const {
@@ -46,7 +46,7 @@ bool lock(const Fd& fd, const CallOptions& call_options = {}) {
 }  // namespace
 
 TEST_CASE("processes that find a file locked get it in the order in which they came") {
-  const LockedFile file;
+  const OneFile file;
   Fd first = file.open();
   CHECK(lock(first));
   std::mutex mutex;
@@ -67,7 +67,7 @@ TEST_CASE("processes that find a file locked get it in the order in which they c
 }
 
 TEST_CASE("a wait for a locked file ends at its deadline and leaves nothing in the queue") {
-  const LockedFile file;
+  const OneFile file;
   Fd holder = file.open();
   CHECK(lock(holder));
   const Fd late = file.open();
@@ -80,7 +80,7 @@ TEST_CASE("a wait for a locked file ends at its deadline and leaves nothing in t
 }
 
 TEST_CASE("a wait for a locked file can be cancelled") {
-  const LockedFile file;
+  const OneFile file;
   Fd holder = file.open();
   CHECK(lock(holder));
   Event cancelled;

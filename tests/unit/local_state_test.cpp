@@ -23,8 +23,8 @@ void put(std::string& file, std::string_view bytes, std::size_t offset) {
 }
 
 std::optional<StoredState> state_of(std::string_view file, std::uint64_t this_boot = boot) {
-  const auto read = [&](std::size_t offset, std::size_t length) {
-    return file.substr(std::min(offset, file.size()), length);
+  const auto read = [&](const Region& region) {
+    return file.substr(std::min<std::size_t>(region.offset, file.size()), region.length);
   };
   return read_state(read, this_boot);
 }

@@ -12,7 +12,6 @@
 
 #include "base/error.hpp"
 #include "base/wait.hpp"
-#include "local/collect.hpp"
 #include "local/directory.hpp"
 #include "local/key_file.hpp"
 #include "local_support.hpp"
@@ -54,8 +53,9 @@ std::string message_of(Work work, ErrorKind trouble) {
 void date_before_boot(const std::string& path) {
   std::string file = read_file(path);
   const auto state = read_state(
-      [&](auto offset, auto length) {
-        return std::string_view(file).substr(std::min<std::size_t>(offset, file.size()), length);
+      [&](const Region& region) {
+        return std::string_view(file).substr(std::min<std::size_t>(region.offset, file.size()),
+                                             region.length);
       },
       boot_hash());
   REQUIRE(state);
@@ -504,9 +504,8 @@ TEST_CASE("what was free for a week goes in the end, however many others are the
     const timespec times[2] = {{then, 0}, {then, 0}};
     REQUIRE(utimensat(AT_FDCWD, name.c_str(), times, 0) == 0);
   }
-  const Directory directory(place.settings);
   for (int tries = 0; tries < 20'000 && files_in(place.settings.path, "old") > 0;) {
-    for (int i = 0; i < 50; ++i, ++tries) collect_garbage(directory);
+    for (int i = 0; i < 50; ++i, ++tries) store.collect_garbage();
   }
   CHECK(files_in(place.settings.path, "old") == 0);
   CHECK(files_in(place.settings.path, "young") == 5000);

@@ -38,14 +38,14 @@ Life life_behind(const HoldEntry& hold, const Directory& directory) {
 /// Why an unknown state cannot be left to the lease here; empty if it can.
 std::string obstacle(const HoldEntry& hold, const Directory& directory) {
   const std::string& fifo = hold.backing.mailbox;
-  const bool closed = reach(directory, fifo).how == Reached::How::closed;
-  if (closed) return "its FIFO " + directory.shown(fifo) + " may not be opened";
-  const bool no_proc = own_process().pid_space == 0;
-  const bool had_command = hold.backing.command.pid > 0;
-  return no_proc && had_command ? "/proc is not mounted here" : "";
-}
-
-std::string undecided_text(const HoldEntry& hold, const std::string& why) {
+  std::string why;
+  if (reach(directory, fifo).how == Reached::How::closed) {
+    why = "its FIFO " + directory.shown(fifo) + " may not be opened";
+  } else if (own_process().pid_space == 0 && hold.backing.command.pid > 0) {
+    why = "/proc is not mounted here";
+  } else {
+    return {};
+  }
   return "cannot tell whether the command of " + escaped(hold.who.host) + " pid " +
          std::to_string(hold.who.pid) + " still runs: " + why;
 }
@@ -76,7 +76,7 @@ bool end_dead_hold(LockTable& table, HoldEntry& hold, microseconds now) {
   return expire_hold(table, hold, now);
 }
 
-void watch_holder(Watch& watch, const Directory& directory, const HoldEntry& hold) {
+void watch_holder(QueueWatch& watch, const Directory& directory, const HoldEntry& hold) {
   const HolderIdentity& backing = hold.backing;
   const Life process = process_life(backing.process);
   if (process == Life::unknown) {
@@ -84,11 +84,9 @@ void watch_holder(Watch& watch, const Directory& directory, const HoldEntry& hol
     if (reached.fd) watch.ends.push_back(std::move(reached.fd));
     return;
   }
-  if (process == Life::alive) {
-    if (Fd end = process_end(backing.process)) {
-      watch.ends.push_back(std::move(end));
-      return;
-    }
+  if (Fd end = process == Life::alive ? process_end(backing.process) : Fd()) {
+    watch.ends.push_back(std::move(end));
+    return;
   }
   auto ends = work_ends(work_of(hold), most_watched);
   if (ends.empty()) watch.look_again = true;
@@ -106,9 +104,8 @@ Refreshed refresh(LockTable& table, const Directory& directory, microseconds now
     if (life == Life::alive && hold.flag == Flag::held) hold.at = now;
     const bool is_left_to_lease = goes_by_process(hold) && life == Life::unknown;
     if (is_left_to_lease && left_of(hold, now) <= microseconds(0)) {
-      const std::string why = obstacle(hold, directory);
-      if (!why.empty()) {
-        result.undecided = undecided_text(hold, why);
+      if (std::string why = obstacle(hold, directory); !why.empty()) {
+        result.undecided = std::move(why);
         hold.at = now;
       }
     }
@@ -159,8 +156,8 @@ void restart_after_boot(LockTable& table, const Directory& directory, microsecon
   }
 }
 
-Watch watch_before(const LockTable& table, const Directory& directory, const Token& self) {
-  Watch watch;
+QueueWatch watch_before(const LockTable& table, const Directory& directory, const Token& self) {
+  QueueWatch watch;
   const auto own = std::find_if(table.queue.begin(), table.queue.end(),
                                 [&](const WaiterEntry& waiter) { return waiter.token == self; });
   if (own == table.queue.end()) return watch;

@@ -46,11 +46,11 @@ void restart_after_boot(LockTable& table, const Directory& directory, microsecon
 /// Descriptors to poll that become ready when an obstacle of `self` may be gone. The first waiter
 /// watches the holders; every other waiter watches the one before it. In this way, kill -9 anywhere
 /// in the queue leaves no waiter unwatched, and never wakes more than one.
-struct Watch {
+struct QueueWatch {
   std::vector<Fd> ends;
   bool first = false;       ///< self is first in the queue
   bool look_again = false;  ///< /proc hides the members of a group, so there is nothing to poll
 };
-Watch watch_before(const LockTable& table, const Directory& directory, const Token& self);
+QueueWatch watch_before(const LockTable& table, const Directory& directory, const Token& self);
 
 }  // namespace dlock

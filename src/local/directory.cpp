@@ -90,18 +90,12 @@ Fd open_directory(const std::string& path, int more_flags) {
 }
 
 void check_own(const std::string& path, const struct stat& info) {
-  if (info.st_uid != geteuid()) {
-    throw Error(ErrorKind::host_refused,
-                escaped(path) +
-                    " belongs to another user: remove it, or name a directory with "
-                    "--server local:/dir");
-  }
-  if ((info.st_mode & 022) != 0) {
-    throw Error(ErrorKind::host_refused,
-                escaped(path) +
-                    " may be written by others: chmod 700 it, or name a directory with "
-                    "--server local:/dir");
-  }
+  const bool foreign = info.st_uid != geteuid();
+  if (!foreign && (info.st_mode & 022) == 0) return;
+  throw Error(ErrorKind::host_refused, escaped(path) +
+                                           (foreign ? " belongs to another user: remove it"
+                                                    : " may be written by others: chmod 700 it") +
+                                           ", or name a directory with --server local:/dir");
 }
 
 }  // namespace
@@ -136,14 +130,9 @@ std::string directory_of_host(const std::string& of_machine, std::uint64_t boot,
   return of_machine;
 }
 
-std::string default_directory(bool root, const std::string& home, const std::string& host) {
-  if (root) return "/run/dlock";
-  return home + "/.local/state/dlock/" + host;
-}
-
 std::string default_directory() {
   const uid_t uid = geteuid();
-  if (uid == 0) return default_directory(true, "", "");
+  if (uid == 0) return "/run/dlock";
   // No thread runs yet, or none that looks up users.
   const passwd* entry = getpwuid(uid);  // NOLINT(concurrency-mt-unsafe)
   if (entry == nullptr || entry->pw_dir == nullptr || entry->pw_dir[0] != '/') {
@@ -151,8 +140,9 @@ std::string default_directory() {
                                              std::to_string(uid) +
                                              ": name a directory with --server local:/dir");
   }
-  return directory_of_host(default_directory(false, entry->pw_dir, host_id("/etc/machine-id")),
-                           boot_hash(), host_name());
+  const std::string of_machine =
+      std::string(entry->pw_dir) + "/.local/state/dlock/" + host_id("/etc/machine-id");
+  return directory_of_host(of_machine, boot_hash(), host_name());
 }
 
 Directory::Directory(const DirectorySettings& settings) : path_(settings.path), own_(settings.own) {
@@ -169,15 +159,13 @@ Directory::Directory(const DirectorySettings& settings) : path_(settings.path), 
     }
     fd_ = open_directory(path_, more_flags);
   }
-  struct stat info {};
-  if (!fd_ || fstat(fd_.get(), &info) != 0) {
+  if (!fd_ || fstat(fd_.get(), &status_) != 0) {
     throw_errno("cannot use the lock directory " + escaped(path_));
   }
-  if (own_) check_own(path_, info);
-  mode_ = info.st_mode;
-  owner_ = info.st_uid;
-  group_ = info.st_gid;
-  if (own_) return;
+  if (own_) {
+    check_own(path_, status_);
+    return;
+  }
   char list[4096];
   const ssize_t length = getxattr(path_.c_str(), acl_name, list, sizeof list);
   if (length > 0) acl_.assign(list, static_cast<std::size_t>(length));
@@ -200,25 +188,26 @@ std::string Directory::shown(const std::string& name) const { return escaped(pat
 std::string Directory::acl_of_file(gid_t group) const {
   std::vector<AclEntry> named((acl_.size() - std::min(acl_head, acl_.size())) / sizeof(AclEntry));
   if (!named.empty()) std::memcpy(named.data(), &acl_[acl_head], named.size() * sizeof(AclEntry));
-  unsigned of_group = mode_ >> 3;  // with an ACL: the mask
+  unsigned of_group = status_.st_mode >> 3;  // with an ACL: the mask
   const unsigned mask = of_group;
   for (const AclEntry& entry : named) {
     if (entry.tag == AclEntry::own_group) of_group = entry.bits & mask;
   }
-  const auto of_others = rights_on_file(mode_);
-  const auto of_own_group = group == group_ ? rights_on_file(of_group) : of_others;
+  const auto of_others = rights_on_file(status_.st_mode);
+  const auto of_own_group = group == status_.st_gid ? rights_on_file(of_group) : of_others;
   constexpr std::uint32_t no_id = UINT32_MAX;
-  std::vector<AclEntry> entries{{AclEntry::owner, 6, no_id},
-                                {AclEntry::user, rights_on_file(mode_ >> 6), owner_}};
+  std::vector<AclEntry> entries{
+      {AclEntry::owner, 6, no_id},
+      {AclEntry::user, rights_on_file(status_.st_mode >> 6), status_.st_uid}};
   const auto take_over = [&](AclEntry::Tag tag) {
     for (const AclEntry& entry : named) {
-      if (entry.tag != tag || (tag == AclEntry::user && entry.id == owner_)) continue;
+      if (entry.tag != tag || (tag == AclEntry::user && entry.id == status_.st_uid)) continue;
       entries.push_back({tag, rights_on_file(entry.bits & mask), entry.id});
     }
   };
   take_over(AclEntry::user);
   entries.push_back({AclEntry::own_group, of_own_group, no_id});
-  entries.push_back({AclEntry::group, rights_on_file(of_group), group_});
+  entries.push_back({AclEntry::group, rights_on_file(of_group), status_.st_gid});
   take_over(AclEntry::group);
   entries.push_back({AclEntry::mask, 6, no_id});
   entries.push_back({AclEntry::other, of_others, no_id});
@@ -230,21 +219,21 @@ std::string Directory::acl_of_file(gid_t group) const {
 void Directory::share(int file) const {
   if (own_) return;
   // Only root can change the owner.
-  if (fchown(file, owner_, group_) != 0) {
-    [[maybe_unused]] const int known_below = fchown(file, static_cast<uid_t>(-1), group_);
+  if (fchown(file, status_.st_uid, status_.st_gid) != 0) {
+    [[maybe_unused]] const int known_below = fchown(file, static_cast<uid_t>(-1), status_.st_gid);
   }
-  struct stat info {};
-  if (fstat(file, &info) != 0) return;
-  const bool mode_says_all =
-      acl_.empty() && info.st_gid == group_ && (owner_ == 0 || info.st_uid == owner_);
+  struct stat made {};
+  if (fstat(file, &made) != 0) return;
+  const bool mode_says_all = acl_.empty() && made.st_gid == status_.st_gid &&
+                             (status_.st_uid == 0 || made.st_uid == status_.st_uid);
   if (!mode_says_all) {
-    const std::string acl = acl_of_file(info.st_gid);
+    const std::string acl = acl_of_file(made.st_gid);
     if (fsetxattr(file, acl_name, acl.data(), acl.size(), 0) == 0) return;
   }
   // With an ACL the group bits are the mask, and another group must not get the group's rights.
-  const bool group_fits = info.st_gid == group_ && acl_.empty();
-  const auto of_group = group_fits ? rights_on_file(mode_ >> 3) : 0U;
-  const mode_t mode = 0600U | of_group << 3 | rights_on_file(mode_);
+  const bool group_fits = made.st_gid == status_.st_gid && acl_.empty();
+  const auto of_group = group_fits ? rights_on_file(status_.st_mode >> 3) : 0U;
+  const mode_t mode = 0600U | of_group << 3 | rights_on_file(status_.st_mode);
   if (fchmod(file, mode) != 0) throw_errno("cannot set the mode of a file in " + escaped(path_));
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -25,9 +26,6 @@ struct DirectorySettings {
 /// `/run/dlock` for root, otherwise `.local/state/dlock/HOST` in the home directory from the user
 /// database, so that it is the same in cron, login shells and su, whatever their environment.
 std::string default_directory();
-
-/// The same for a given user on a given host.
-std::string default_directory(bool root, const std::string& home, const std::string& host);
 
 /// Distinguishes this host from others that share a home directory: the content of
 /// `machine_id_file`, or the host name if that file is missing; usable as a file name.
@@ -64,9 +62,7 @@ class Directory {
   std::string path_;
   bool own_;
   Fd fd_;
-  mode_t mode_ = 0;
-  uid_t owner_ = 0;
-  gid_t group_ = 0;
+  struct stat status_ {};
   std::string acl_;  ///< in the kernel's format; empty if the mode says everything
 };
 

@@ -8,7 +8,6 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "base/wait.hpp"
-#include "local/key_file.hpp"
 #include "local/local_store.hpp"
 #include "local/wake_fifo.hpp"
 

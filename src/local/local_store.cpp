@@ -7,12 +7,9 @@
 
 #include <algorithm>
 #include <ctime>
-#include <functional>
 #include <iterator>
-#include <map>
 #include <random>
 #include <span>
-#include <utility>
 
 #include "base/error.hpp"
 #include "base/process.hpp"
@@ -172,64 +169,50 @@ Answer LocalStore::acquire(const Claim& claim, const Ask& ask, const CallOptions
   return as_refusal(std::get<Refused>(outcome.answer), ends_in, now);
 }
 
-/// The result of a waiter's look at its key.
-struct LocalStore::KeyView {
-  std::optional<Wake> news;
-  std::optional<Deadline> ends_at;  ///< when the first blocking lease ends, if there is one
-  Watch watch;
-};
-
-LocalStore::KeyView LocalStore::look(const Claim& claim, const CallOptions& call_options) {
-  KeyView look;
+/// A waiter's look at its key: why its sleep ends, or what to watch.
+std::variant<Wake, QueueWatch> LocalStore::look(const Claim& claim, Deadline until, int cancel_fd) {
   const Deadline sent = BootClock::now();
-  auto key = OpenKey::open(directory_, claim.key, KeyFile::Use::change, claim.token, call_options);
-  if (!key) {
-    look.news = Wake{Wake::Reason::due, {}};
-    return look;
-  }
+  auto key = OpenKey::open(directory_, claim.key, KeyFile::Use::change, claim.token,
+                           call_options_until(until, cancel_fd));
+  if (!key) return Wake{};
   // A hold that was handed over is confirmed at once: as good as asking again, for half the work.
-  const auto settled = key->table.renew(claim.token, std::nullopt, key->now, key->notifier);
-  key->save(claim.token, settled.more);
+  const auto renewed = key->table.renew(claim.token, std::nullopt, key->now, key->notifier);
+  key->save(claim.token, renewed.more);
   const HoldEntry* own = key->table.find_hold(claim.token);
-  if (own != nullptr && own->flag == Flag::provisional) {
-    // This look handed the lock over, as the holder's process had ended: the next request confirms
-    // it.
-    look.news = Wake{Wake::Reason::due, {}};
-  } else if (own != nullptr && own->inside()) {
+  // A provisional hold was handed over by this look, as the holder's process had ended: the next
+  // request confirms it.
+  if (own != nullptr && own->flag == Flag::held) {
     const auto lease = lease_of(own->backing.by_process, sent, own->lease);
-    look.news = Wake{Wake::Reason::granted, {}, Grant{own->fence, lease}};
-  } else if (key->table.find_waiter(claim.token) == key->table.queue.end()) {
-    look.news = Wake{Wake::Reason::due, {}};
-  } else {
-    if (const auto left = key->until_next_end()) {
-      look.ends_at = later(Deadline(key->now.lease_clock), *left);
-    }
-    look.watch = watch_before(key->table, directory_, claim.token);
+    return Wake{Wake::Reason::granted, {}, Grant{own->fence, lease}};
   }
-  return look;
+  if (key->table.find_waiter(claim.token) == key->table.queue.end()) return Wake{};
+  QueueWatch watch = watch_before(key->table, directory_, claim.token);
+  if (const auto left = key->until_next_end(); left && watch.first) {
+    const Deadline ends_at = later(Deadline(key->now.lease_clock), *left);
+    if (later(ends_at, noteworthy) < until) return Wake{Wake::Reason::changed, ends_at};
+  }
+  return watch;
 }
 
 Wake LocalStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
   while (true) {
     mailbox_.take();  // before the look, so that later notifications can still be polled
-    KeyView seen;
+    std::variant<Wake, QueueWatch> seen;
     try {
-      seen = look(claim, call_options_until(until, cancel_fd));
+      seen = look(claim, until, cancel_fd);
     } catch (const Error& error) {
       // Another process may have the file's lock for long.
       if (error.kind() != ErrorKind::interrupted) throw;
       return Wake{Wake::Reason::interrupted, {}};
     }
-    if (seen.news) return *seen.news;
-    if (seen.watch.first && seen.ends_at && later(*seen.ends_at, noteworthy) < until) {
-      return Wake{Wake::Reason::changed, *seen.ends_at};
-    }
+    if (const auto* wake = std::get_if<Wake>(&seen)) return *wake;
+    const auto& watch = std::get<QueueWatch>(seen);
     std::vector<pollfd> fds{{cancel_fd, POLLIN, 0}, {mailbox_.fd(), POLLIN, 0}};
-    for (const Fd& end : seen.watch.ends) fds.push_back({end.get(), POLLIN, 0});
-    const auto pause = seen.watch.look_again ? later(BootClock::now(), hidden_group_pause) : never;
+    for (const Fd& end : watch.ends) fds.push_back({end.get(), POLLIN, 0});
+    const auto pause = watch.look_again ? later(BootClock::now(), hidden_group_pause) : never;
     poll_until(fds, std::min(until, pause));
     if (fds.front().revents != 0) return Wake{Wake::Reason::interrupted, {}};
-    if (BootClock::now() >= until) return Wake{Wake::Reason::due, {}};
+    if (BootClock::now() >= until) return Wake{};
     // The client that was just granted the lock needs the key's file and a processor now. If holds
     // are short, the next notification is our own grant.
     if (mailbox_.take() == News::of_others) {
@@ -323,23 +306,20 @@ std::map<LockKey, KeyState> LocalStore::matching_states(const std::vector<std::s
 }
 
 bool LocalStore::command_started(const Claim& claim, pid_t group) {
-  return change_backing(claim,
-                        [&](HolderIdentity& backing) { backing.command = process_now(group); });
+  return change_process(claim, &HolderIdentity::command, group);
 }
 
 bool LocalStore::live_with(const Claim& claim, pid_t pid) {
-  return change_backing(claim,
-                        [&](HolderIdentity& backing) { backing.process = process_now(pid); });
+  return change_process(claim, &HolderIdentity::process, pid);
 }
 
-bool LocalStore::change_backing(const Claim& claim,
-                                const std::function<void(HolderIdentity&)>& change) {
+bool LocalStore::change_process(const Claim& claim, ProcessId HolderIdentity::*which, pid_t pid) {
   if (claim.upkeep == Liveness::renewal) return true;
   auto key = OpenKey::open(directory_, claim.key, KeyFile::Use::change, claim.token,
                            call_options_until(never, -1));
   HoldEntry* own = key ? key->table.find_hold(claim.token) : nullptr;
   if (own == nullptr || !own->inside()) return false;
-  change(own->backing);
+  own->backing.*which = process_now(pid);
   key->save(claim.token, false);
   return true;
 }

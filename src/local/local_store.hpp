@@ -1,12 +1,12 @@
 #pragma once
 
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
-#include <utility>
+#include <variant>
 #include <vector>
 
+#include "local/dead_holders.hpp"
 #include "local/directory.hpp"
 #include "local/wake_fifo.hpp"
 #include "lock/latch.hpp"
@@ -58,10 +58,9 @@ class LocalStore final : public Store, public HostView, public Latches {
   Wake::Reason sleep_at_latch(const LockKey& key, Deadline until, int cancel_fd) override;
 
  private:
-  struct KeyView;
-  KeyView look(const Claim& claim, const CallOptions& call_options);
+  std::variant<Wake, QueueWatch> look(const Claim& claim, Deadline until, int cancel_fd);
   /// Changes the process or command of a hold by process; false if the hold is gone.
-  bool change_backing(const Claim& claim, const std::function<void(HolderIdentity&)>& change);
+  bool change_process(const Claim& claim, ProcessId HolderIdentity::*which, pid_t pid);
   std::map<LockKey, KeyState> matching_states(const std::vector<std::string>& globs,
                                               const CallOptions& call_options) const;
 

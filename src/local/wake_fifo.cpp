@@ -24,7 +24,7 @@ WakeFifo::WakeFifo(const Directory& directory)
     : directory_(directory), name_(std::string(name_start) + random_hex(random_bytes)) {}
 
 WakeFifo::~WakeFifo() {
-  if (fd_ && keeper_ == getpid()) remove_mailbox(directory_, name_);
+  if (keeper_ == getpid()) remove_mailbox(directory_, name_);
 }
 
 void WakeFifo::open() {
@@ -40,18 +40,12 @@ void WakeFifo::open() {
   keeper_ = getpid();
   // Open it for writing, too, so that a leaving writer never causes an end of file.
   fd_.reset(openat(directory_.fd(), name_.c_str(), O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
-  if (!fd_) {
-    const int why = errno;
-    remove_mailbox(directory_, name_);
-    errno = why;
-    throw_errno("cannot open " + directory_.shown(name_));
-  }
+  if (!fd_) throw_errno("cannot open " + directory_.shown(name_));
   directory_.share(fd_.get());
 }
 
 std::optional<News> WakeFifo::take() const {
   std::optional<News> news;
-  if (!fd_) return news;
   char bytes[256];
   ssize_t got = 0;
   // The limit is the capacity of a pipe: others may write as fast as this reads.
@@ -60,7 +54,6 @@ std::optional<News> WakeFifo::take() const {
     const auto of_others = std::count(bytes, bytes + got, static_cast<char>(News::of_others));
     if (of_others < got) news = News::own;
     if (!news) news = News::of_others;
-    if (static_cast<std::size_t>(got) < sizeof bytes) break;
   }
   return news;
 }

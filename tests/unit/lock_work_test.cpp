@@ -248,7 +248,7 @@ TEST_CASE("the first in the queue watches the command of a killed dlock, not the
   table.queue.resize(1);
   table.queue[0].token.text = "first";
   CHECK(!refresh(table, directory, microseconds(1), {}).changed);
-  const Watch watch = watch_before(table, directory, {"first"});
+  const QueueWatch watch = watch_before(table, directory, {"first"});
   CHECK(watch.first);
   CHECK(!watch.look_again);
   REQUIRE(watch.ends.size() == 1);
@@ -270,7 +270,7 @@ TEST_CASE("the first in the queue looks again where the holder ended without a c
   table.holds.push_back(hold);
   table.queue.resize(1);
   table.queue[0].token.text = "first";
-  const Watch watch = watch_before(table, directory, {"first"});
+  const QueueWatch watch = watch_before(table, directory, {"first"});
   CHECK(watch.look_again);
   CHECK(watch.ends.empty());
 }

@@ -213,7 +213,7 @@ LeaseRenewer::LeaseRenewer(Store& store, std::vector<Held> held,
   epoll_ctl(doubts_.get(), EPOLL_CTL_ADD, steps_.fd(), &clock_set);
   watch_connections();
   promise();
-  if (begin_at == Begin::now) begin();
+  if (begin_at == Begin::now || schedule_.next_due() <= BootClock::now()) begin();
 }
 
 LeaseRenewer::~LeaseRenewer() { stop(); }

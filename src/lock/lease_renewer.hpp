@@ -113,7 +113,7 @@ class LeaseRenewer {
   /// than the rest of a short hold.
   enum class Begin {
     now,
-    when_due,  ///< the caller calls start() at start_by(), or when news_fd() is readable
+    when_due,  ///< else the caller calls start() at start_by(), or when news_fd() is readable
   };
 
   /// If `safe_until` is given, the value is stored there, on BootClock, so that another process can

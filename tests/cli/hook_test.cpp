@@ -115,7 +115,7 @@ TEST_CASE("hook: a waiter's knows the holder, and a lost lock's the reason") {
     // The server keeps no reason for a holder that was evicted before it confirmed its hand-over.
     REQUIRE(eventually([&] {
       const auto state = place.state("a");
-      return !state["holders"].empty() && state["holders"][0]["command_pid"].is_number();
+      return !state["holders"].empty() && state["holders"][0].contains("command_pid");
     }));
     CHECK(place.dlock({"release", "--force", "a", "--reason", "too old"}).exit_code == 0);
     CHECK(waiter.wait().exit_code == 79);

@@ -11,6 +11,10 @@ namespace dlock {
 
 constexpr milliseconds longest_duration = std::chrono::hours(24 * 365);
 
+/// Parses `10`, `0.25`, `.5` (seconds), `500ms`, `30s`, `5m`, `1h30m`, `1d`; decimal, at most 365
+/// days. Fractions of a millisecond are rounded up. Returns nothing for any other text.
+std::optional<milliseconds> parse_duration(std::string_view text);
+
 /// Parses a decimal number in [low, high], without sign or blanks; returns nothing for any other
 /// text.
 std::optional<long long> parse_number(std::string_view text, long long low, long long high);

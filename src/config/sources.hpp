@@ -3,7 +3,6 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/duration.hpp"
@@ -77,10 +76,6 @@ void refuse_flags(const Sources& sources, std::initializer_list<const char*> nam
                   const char* why);
 
 // Conversions from text to values; each refuses a bad value and names its source.
-
-/// Parses `10`, `0.25`, `.5` (seconds), `500ms`, `30s`, `5m`, `1h30m`, `1d`; decimal, at most 365
-/// days. Fractions of a millisecond are rounded up. Returns nothing for any other text.
-std::optional<milliseconds> parse_duration(std::string_view text);
 
 /// A duration in [least, most].
 milliseconds duration_from(const SourcedValue& given, milliseconds least, milliseconds most);

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/duration.hpp"
 #include "base/text.hpp"
-#include "config/sources.hpp"
 #include "fuzz/fuzz.hpp"
 #include "output/json.hpp"
 #include "output/metrics.hpp"

@@ -9,7 +9,6 @@
 #include "base/random.hpp"
 #include "base/text.hpp"
 #include "base/wait.hpp"
-#include "config/sources.hpp"
 
 namespace dlock {
 

@@ -106,7 +106,7 @@ WatchedProcess::WatchedProcess(pid_t pid) : pidfd_(open_pidfd(pid)) {
   const auto refuse = [](const std::string& why) { throw Error(ErrorKind::usage, why); };
   if (pid == getpid()) refuse(name + " is dlock itself, which cannot wait for its own end");
   if (!pidfd_) {
-    // The number of a thread that is not the first of its process gives another error.
+    // For a thread that is not the first of its process, the kernel gives EINVAL or ENOENT.
     if (errno == ESRCH || errno == EINVAL || errno == ENOENT) refuse("there is no " + name);
     throw_errno("cannot watch " + name + ": pidfd_open");
   }

@@ -20,7 +20,7 @@ using Version = std::int64_t;
 struct Lives {
   enum class Of {
     connections,  ///< of clients: a waiter leaves the queue with its connection
-    sessions,     ///< of other clients: a hold lasts as long as its session, too
+    sessions,     ///< of clients: a live session also keeps its hold from expiring
     entries,      ///< an entry lasts as long as its life, whatever the clock says
   };
   Of of = Of::connections;

@@ -38,7 +38,8 @@ inline Finding warn(std::string text, std::string advice) {
 inline Finding bad(std::string text, std::string advice) {
   return {Level::error, "", std::move(text), std::move(advice)};
 }
-/// For a fact that the server did not report, for example because of `INFO: NOPERM`.
+
+/// The finding for a fact that the server did not report; `why` is for example `INFO: NOPERM`.
 inline Finding not_told(const std::string& why) {
   return {Level::ok, "", "not told (" + why + ")", "", false};
 }

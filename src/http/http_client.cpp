@@ -173,8 +173,8 @@ struct HttpClient::Transfer {
     return size * count;
   }
 
-  /// Called by libcurl whenever it is about to send the request of `transfer`: after a kept
-  /// connection has ended without an answer, once more on another.
+  /// libcurl calls this before it sends the request of `transfer`, and again before it repeats the
+  /// request because a kept connection has ended without an answer. It repeats none with `once`.
   static int before_sending(void* transfer, char*, char*, int, int) {
     auto& of = *static_cast<Transfer*>(transfer);
     if (of.sent && of.once) return CURL_PREREQFUNC_ABORT;

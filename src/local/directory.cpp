@@ -71,7 +71,8 @@ bool make_directory(const std::string& path) {
   return chmod(path.c_str(), 0700) == 0;
 }
 
-/// False, with errno, if a parent directory cannot be created.
+/// Creates the directory and its missing parents. False, with errno, if one of them cannot be
+/// created.
 bool make_with_parents(const std::string& path) {
   if (make_directory(path)) return true;
   const auto slash = path.find_last_of('/');

@@ -208,7 +208,8 @@ void Stream::shake_hands(const CallOptions& call_options) {
       // The last bytes of the handshake go out with the first request, in one write.
       if (tls_->shake_hands()) return;
     } catch (const Error&) {
-      // The alert, for the server's log, if there is room for it: nothing depends on its arrival.
+      // Sends the alert for the server's log, if the socket takes it at once. Nothing depends on
+      // its arrival.
       const std::string alert = tls_->outgoing();
       (void)!::send(fd(), alert.data(), alert.size(), MSG_NOSIGNAL);
       throw;

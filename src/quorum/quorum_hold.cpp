@@ -179,7 +179,7 @@ bool QuorumHold::fence_may_be_found(Deadline now) const {
   }
   if (fences.size() < needed_) return false;
   std::sort(fences.begin(), fences.end());
-  // Whether enough nodes share a fence.
+  // If enough nodes share a fence already, there is nothing left to find.
   for (std::size_t i = needed_ - 1; i < fences.size(); ++i) {
     if (fences[i] == fences[i - (needed_ - 1)]) return false;
   }

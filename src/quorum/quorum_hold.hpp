@@ -28,7 +28,7 @@ struct NodeVote {
     announced,  ///< handed over by a message, not confirmed
     held,       ///< confirmed by an answer
     gone,       ///< a renewal found no hold
-    released,   ///< released while the token lives on: never asked for again with this token
+    released,   ///< by this client, which does not acquire the token here again
     failed,
   };
   State state = State::open;

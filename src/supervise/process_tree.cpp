@@ -51,8 +51,8 @@ std::string owner_of(pid_t pid) {
   return uid == 0 ? "root" : "uid " + std::to_string(uid);
 }
 
-/// An attach daemon becomes our child like any orphan, but it belongs to the script whose locks it
-/// holds: a wait for it may be a wait for ourselves.
+/// Whether `child` belongs to the command. An attach daemon becomes our child like any orphan, but
+/// it belongs to the script whose locks it holds, and may itself wait for our end.
 bool is_of_the_command(pid_t child) { return command_name(child) != keeper_name; }
 
 bool is_reapable(pid_t child) {

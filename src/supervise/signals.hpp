@@ -32,7 +32,8 @@ class Signals {
   int fd() const { return fd_.get(); }
   std::optional<Event> take();
 
-  /// To be called before a child is forked: the fd then also reports WINCH, CONT, URG and CHLD.
+  /// Adds WINCH, CONT, URG and CHLD to the signals that the fd reports. Call it before a child is
+  /// forked.
   void hear_all();
 
   /// For the child between fork and exec: restores mask and dispositions as they were on entry. It

@@ -11,8 +11,8 @@
 
 namespace dlock {
 
-/// A second process for the case that dlock itself is stopped or stuck: it ensures that no process
-/// of the child runs after it must be gone. If dlock is killed, the kernel kills only the child,
+/// A second process for the case that dlock itself is stopped or stuck: it kills the child's
+/// processes before dlock's leases may expire. If dlock is killed, the kernel kills only the child,
 /// and the watchdog kills its descendants. The watchdog has its own session, so that signals to
 /// dlock's job or terminal do not reach it, and keeps no descriptor of the caller.
 class Watchdog {

@@ -13,7 +13,7 @@ struct _zhandle;
 
 namespace dlock {
 
-/// The reply to a request on a node.
+/// The reply to a request about one znode.
 struct ZooKeeperReply {
   int code = 0;  ///< one of zookeeper.h's ZOO_ERRORS
   std::string data{};

@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <signal.h>
 
 #include <atomic>
 #include <sstream>

@@ -172,12 +172,14 @@ Directory::Directory(const DirectorySettings& settings) : path_(settings.path), 
   if (length > 0) acl_.assign(list, static_cast<std::size_t>(length));
 }
 
-std::vector<std::string> Directory::names() const {
+std::vector<std::string> Directory::names(std::size_t most) const {
   const int fd = openat(fd_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const std::unique_ptr<DIR, int (*)(DIR*)> stream(fd < 0 ? nullptr : fdopendir(fd), closedir);
   if (!stream) throw_errno("cannot read the lock directory " + escaped(path_));
   std::vector<std::string> names;
-  while (const dirent* entry = readdir(stream.get())) {  // NOLINT(concurrency-mt-unsafe)
+  while (names.size() < most) {
+    const dirent* entry = readdir(stream.get());  // NOLINT(concurrency-mt-unsafe)
+    if (entry == nullptr) break;
     names.emplace_back(entry->d_name);
   }
   return names;

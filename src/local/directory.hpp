@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -46,8 +47,9 @@ class Directory {
   int fd() const { return fd_.get(); }
   const std::string& path() const { return path_; }
   bool own() const { return own_; }
-  /// All names in it, unordered; throws Error{host_refused} if it cannot be read.
-  std::vector<std::string> names() const;
+  /// Up to `most` of the names in it, always the same ones, unordered; throws Error{host_refused}
+  /// if it cannot be read.
+  std::vector<std::string> names(std::size_t most = SIZE_MAX) const;
   /// `DIR/name`, escaped for a message.
   std::string shown(const std::string& name) const;
 

@@ -33,8 +33,8 @@ std::optional<bool> durable_by(const Reply& config) {
 
 }  // namespace
 
-/// Reads on each new link which process is at its end, and strips from each reply of the script
-/// what it says about the server's memory.
+/// Reads on each new link which process is at its end, and strips each reply of the script of its
+/// part about the server's memory.
 class RedisMember::Client final : public RedisClient {
  public:
   Client(const Endpoint& server, const RedisTerms& terms)

@@ -10,7 +10,7 @@ namespace dlock {
 /// Cluster node. The script stores below the prefix which process has a whole memory, and tells it
 /// with each answer (src/redis/lock/quarantine.lua). The client of this class compares that with
 /// the process at the end of the link. If they differ, it records the present process, releases
-/// what was granted before, and asks again.
+/// all earlier grants, and asks again.
 class RedisMember final : public RedisStore {
  public:
   explicit RedisMember(const Endpoint& server,

@@ -13,7 +13,6 @@
 #include "commands/commands.hpp"
 #include "commands/commit_name.hpp"
 #include "config/command_line.hpp"
-#include "config/help.hpp"
 #include "config/settings.hpp"
 #include "config/user_text.hpp"
 #include "output/log.hpp"

@@ -11,7 +11,7 @@
 
 namespace dlock {
 
-/// The contents of a file in /proc or /sys; empty if it cannot be read.
+/// The contents of a file, for example in /proc; empty if it cannot be read.
 std::string proc_text(const std::string& path);
 
 /// The fields of /proc/PID/stat (proc(5)) that dlock needs.

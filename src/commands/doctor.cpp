@@ -18,7 +18,7 @@ struct Diagnose {
   Diagnosis operator()(const LocalTarget& local) const { return diagnose(directory_of(local)); }
   template <typename Server>
   Diagnosis operator()(const Server& server) const {
-    return diagnose(server, {settings.prefix, settings.ttl, settings.replicas},
+    return diagnose(server, {settings.prefix, settings.ttl, settings.expected_replicas},
                     [this] { return open_store(settings); });
   }
 };
@@ -39,7 +39,8 @@ int create_table(const DoctorSettings& settings) {
 int carry_out(const DoctorSettings& settings, const Log&) {
   if (settings.schema) return create_table(settings);
   if (settings.acl) {
-    print(rights_text(settings.server, {settings.prefix, settings.ttl, settings.replicas}));
+    print(
+        rights_text(settings.server, {settings.prefix, settings.ttl, settings.expected_replicas}));
     return 0;
   }
   const Diagnosis diagnosis = std::visit(Diagnose{settings}, settings.server);

@@ -1,4 +1,3 @@
-#include <cstdint>
 #include <string>
 
 #include "base/error.hpp"
@@ -41,18 +40,6 @@ int run_guarded(const GuardSettings& settings, const Log& log, Signals& signals)
   return end.exit_code.value();
 }
 
-/// A hint if the fence seems to come from another engine. Fences of etcd and ZooKeeper count
-/// changes, other fences are microseconds since 1970.
-std::string of_another_engine(Fence fence, Fence largest) {
-  constexpr std::int64_t least_of_a_clock = 1'000'000'000'000'000;  // in 2001
-  constexpr std::int64_t most_of_changes = 100'000'000'000;
-  // Fences that people type for a trial are small as well.
-  const bool counts_changes = fence.value > 0 && fence.value < most_of_changes;
-  if (largest.value < least_of_a_clock || !counts_changes) return "";
-  return " (after a move of the locks to etcd or ZooKeeper, whose fences are smaller, begin with a "
-         "new state)";
-}
-
 }  // namespace
 
 int carry_out(const GuardSettings& settings, const Log& log) {
@@ -68,7 +55,7 @@ int carry_out(const GuardSettings& settings, const Log& log) {
   if (largest > fence) {
     log.error(resource_name(settings) + ": fence " + std::to_string(fence.value) +
               " is older than " + std::to_string(largest.value) +
-              ", which is recorded: COMMAND was not run" + of_another_engine(fence, largest));
+              ", which is recorded: COMMAND was not run");
     return static_cast<int>(ExitCode::lost);
   }
   log.detail(resource_name(settings) + ": recorded fence " + std::to_string(fence.value));

@@ -107,11 +107,14 @@ std::string essence_of(KeyState state) {
   return key_json(state);
 }
 
-/// The lines that a pipe accepts at once; of a longer line, as much as it accepts.
-std::string_view fitting_lines(std::string_view text) {
-  const std::string_view most = text.substr(0, PIPE_BUF);
-  const auto end = most.rfind('\n');
-  return end == std::string_view::npos ? most : most.substr(0, end + 1);
+/// Removes from the front of `text` the lines that a pipe accepts whole or not at all, so that a
+/// signal does not cut one; of a longer line, as much as it accepts at once.
+std::string take_lines(std::string_view& text) {
+  std::string_view most = text.substr(0, PIPE_BUF);
+  if (const auto end = most.rfind('\n'); end != std::string_view::npos)
+    most = most.substr(0, end + 1);
+  text.remove_prefix(most.size());
+  return std::string(most);
 }
 
 void drain(const Fd& events) {
@@ -122,22 +125,17 @@ void drain(const Fd& events) {
   }
 }
 
-/// Empty if the engine does not notify of changes.
-Fd changes_at(Store& store) {
-  HostView* here = store.host_view();
-  return here == nullptr ? Fd() : here->changes();
-}
-
 /// Shows the locks until a signal ends it, and dies by that signal.
 class Watch {
  public:
-  Watch(const InspectSettings& settings, const Log& log)
-      : settings_(settings),
-        log_(log),
-        store_(open_store(settings)),
-        changes_(changes_at(*store_)) {
-    signals_.hear_all();
-    if (!settings.json && screen_at(STDOUT_FILENO).moves_cursor) picture_.emplace(STDOUT_FILENO);
+  Watch(const InspectSettings& settings, const Log& log) : settings_(settings), log_(log) {
+    // Without a picture to remove, signals end and stop dlock as any filter.
+    if (!settings.json && screen_at(STDOUT_FILENO).moves_cursor) {
+      signals_.emplace().hear_all();
+      picture_.emplace(STDOUT_FILENO);
+    }
+    store_ = open_store(settings);
+    if (HostView* here = store_->host_view()) changes_ = here->changes();
   }
 
   [[noreturn]] void run() {
@@ -145,7 +143,7 @@ class Watch {
       if (BootClock::now() >= next_reading_) look();
       if (reached_) show();
       sleep();
-      hear();
+      if (signals_) hear();
     }
   }
 
@@ -160,16 +158,15 @@ class Watch {
   void sleep();
   void hear();
   std::string heading(const Screen& screen) const;
-  void write(const std::string& text);
-  bool is_written(const std::string& text);
+  int signals_fd() const { return signals_ ? signals_->fd() : -1; }
   [[noreturn]] void end(int signal);
 
   const InspectSettings& settings_;
   const Log& log_;
-  Signals signals_;
-  StorePtr store_;
-  Fd changes_;
+  std::optional<Signals> signals_;  ///< only with a picture
   std::optional<Picture> picture_;
+  StorePtr store_;
+  Fd changes_;  ///< none if the engine does not notify of changes
   std::vector<KeyState> states_;
   Deadline read_at_{};
   Deadline next_reading_{};
@@ -184,7 +181,7 @@ void Watch::look() {
   const auto begun = BootClock::now();
   try {
     CallOptions call_options = inspect_call(settings_, settings_.patterns);
-    call_options.cancel_fd = signals_.fd();
+    call_options.cancel_fd = signals_fd();
     states_ = store_->inspect({settings_.keys, settings_.patterns}, call_options);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::interrupted) return;
@@ -236,7 +233,8 @@ void Watch::draw() {
   if (away_since_) text += line(trouble_ + "; trying again", Tone::bad);
   text += "\n" + inspect_text(settings_, states, screen);
   if (states.empty()) text += "no locks\n";
-  if (!is_written(picture_->drawing(text, screen))) end(SIGHUP);
+  if (!takes_a_line(STDOUT_FILENO)) return;
+  if (!write_all(STDOUT_FILENO, picture_->drawing(text, screen))) end(SIGHUP);
 }
 
 void Watch::print_changes() {
@@ -255,14 +253,16 @@ void Watch::print_changes() {
   const bool first = !printed_;
   if (printed_ == essences) return;
   printed_ = std::move(essences);
-  if (settings_.json) return write(lines);
-  const std::string text = inspect_text(settings_, states_, screen_at(STDOUT_FILENO));
-  write((first ? "" : "\n") + (text.empty() ? "no locks\n" : text));
+  if (!settings_.json) {
+    lines = inspect_text(settings_, states_, screen_at(STDOUT_FILENO));
+    lines = (first ? "" : "\n") + (lines.empty() ? "no locks\n" : lines);
+  }
+  for (std::string_view rest = lines; !rest.empty();) print(take_lines(rest));
 }
 
 void Watch::sleep() {
   const auto tick = picture_ ? later(BootClock::now(), between_readings) : never;
-  pollfd fds[] = {{signals_.fd(), POLLIN, 0}, {STDOUT_FILENO, 0, 0}, {changes_.get(), POLLIN, 0}};
+  pollfd fds[] = {{signals_fd(), POLLIN, 0}, {STDOUT_FILENO, 0, 0}, {changes_.get(), POLLIN, 0}};
   poll_until(fds, std::min(next_reading_, tick));
   // The reader has closed the pipe.
   if ((fds[1].revents & (POLLERR | POLLHUP)) != 0) end(SIGPIPE);
@@ -272,41 +272,12 @@ void Watch::sleep() {
 }
 
 void Watch::hear() {
-  while (const auto event = signals_.take()) {
+  while (const auto event = signals_->take()) {
     if (ends_waiting(event->number)) end(event->number);
     if (event->number != SIGTSTP) continue;
-    if (picture_) picture_->leave();
+    picture_->leave();
     stop_by(SIGTSTP, Stop::myself);
   }
-}
-
-void Watch::write(const std::string& text) {
-  if (is_written(text)) return;
-  if (errno == EPIPE) end(SIGPIPE);
-  throw_errno("cannot write");
-}
-
-/// Writes at most as much at once as a pipe accepts without blocking, so that signals are noticed
-/// even if the reader is slow. It writes whole lines, so that a signal does not cut one; a longer
-/// line is finished first if the reader takes it. Returns false, with errno, if writing fails.
-bool Watch::is_written(const std::string& text) {
-  std::string_view rest = text;
-  bool within_line = false;
-  while (!rest.empty()) {
-    pollfd fds[] = {{signals_.fd(), POLLIN, 0}, {STDOUT_FILENO, POLLOUT, 0}};
-    poll_until(fds, never);
-    if (fds[0].revents != 0 && !(within_line && fds[1].revents != 0)) hear();
-    // A stop has left the alternate screen; the rest would appear on the normal one.
-    if (picture_ && !picture_->drawn()) return true;
-    if (fds[1].revents == 0) continue;
-    const std::string_view lines = fitting_lines(rest);
-    const auto written = ::write(STDOUT_FILENO, lines.data(), lines.size());
-    if (written < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (written < 0) return false;
-    if (written > 0) within_line = rest[static_cast<std::size_t>(written) - 1] != '\n';
-    rest.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
 }
 
 /// Leaves the last state on the terminal and dies by `signal`.
@@ -317,7 +288,6 @@ void Watch::end(int signal) {
       write_all(STDOUT_FILENO, inspect_text(settings_, states_now(), screen_at(STDOUT_FILENO)));
     }
   }
-  store_.reset();
   die_of(signal);
 }
 

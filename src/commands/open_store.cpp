@@ -45,13 +45,7 @@ std::string exact_duration(std::chrono::nanoseconds span) {
 }
 
 /// The time that a step took, for the end of its line.
-class Taken {
- public:
-  std::string text() const { return " in " + exact_duration(BootClock::now() - begun_); }
-
- private:
-  Deadline begun_ = BootClock::now();
-};
+std::string since(Deadline begun) { return " in " + exact_duration(BootClock::now() - begun); }
 
 std::string answer_text(const Answer& answer, bool waits) {
   if (const auto* grant = std::get_if<Grant>(&answer)) {
@@ -77,50 +71,50 @@ class TracingStore final : public Store {
   TracingStore(StorePtr store, const Log& log) : store_(std::move(store)), log_(log) {}
 
   Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) override {
-    const Taken taken;
+    const auto begun = BootClock::now();
     auto answer = store_->acquire(claim, ask, call_options);
-    tell("asked " + name() + " for " + escaped(claim.key.text) + taken.text() + ": " +
+    tell("asked " + name() + " for " + escaped(claim.key.text) + since(begun) + ": " +
          answer_text(answer, ask.wait));
     return answer;
   }
   bool waiter_asks_again() const override { return store_->waiter_asks_again(); }
   Wake sleep(const Claim& claim, Deadline until, int cancel_fd) override {
-    const Taken taken;
+    const auto begun = BootClock::now();
     Wake wake = store_->sleep(claim, until, cancel_fd);
     const std::string key = escaped(claim.key.text);
-    if (wake.why == Wake::Reason::granted) tell("told that " + key + " is ours" + taken.text());
+    if (wake.why == Wake::Reason::granted) tell("told that " + key + " is ours" + since(begun));
     if (wake.why == Wake::Reason::changed)
-      tell("told that " + key + " may be free earlier" + taken.text());
+      tell("told that " + key + " may be free earlier" + since(begun));
     return wake;
   }
   Renewed renew(const Claim& claim, const RenewalOptions& terms,
                 const CallOptions& call_options) override {
-    const Taken taken;
+    const auto begun = BootClock::now();
     auto renewed = store_->renew(claim, terms, call_options);
-    if (renewed.grant) tell(kept_text(claim.key, *renewed.grant) + taken.text());
+    if (renewed.grant) tell(kept_text(claim.key, *renewed.grant) + since(begun));
     return renewed;
   }
   ReleaseResult release(const Claim& claim, const ReleaseOptions& how,
                         const CallOptions& call_options) override {
-    const Taken taken;
+    const auto begun = BootClock::now();
     auto result = store_->release(claim, how, call_options);
     const std::string what = result.outcome == Released::yes          ? "released "
                              : result.outcome == Released::left_queue ? "left the queue of "
                                                                       : "did not hold ";
-    tell(what + escaped(claim.key.text) + taken.text());
+    tell(what + escaped(claim.key.text) + since(begun));
     return result;
   }
   std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                             const CallOptions& call_options) override {
-    const Taken taken;
+    const auto begun = BootClock::now();
     auto evicted = store_->evict(key, fence, by, call_options);
-    tell("asked " + name() + " to free " + escaped(key.text) + taken.text());
+    tell("asked " + name() + " to free " + escaped(key.text) + since(begun));
     return evicted;
   }
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override {
-    const Taken taken;
+    const auto begun = BootClock::now();
     auto states = store_->inspect(query, call_options);
-    tell("asked " + name() + " how things stand" + taken.text());
+    tell("asked " + name() + " how things stand" + since(begun));
     return states;
   }
   void suspend(Suspension why) override { store_->suspend(why); }
@@ -159,35 +153,35 @@ std::unique_ptr<QuorumStore> open_quorum(const std::vector<Endpoint>& servers,
 /// The store of a server is a Store, a FenceRegister and Latches at once; that of a majority has no
 /// latches.
 template <typename As>
-std::unique_ptr<As> open_servers(const StoreOptions& options, const LinkListener& on_link) {
-  if (const auto* database = std::get_if<SqlTarget>(&options.settings.server)) {
+std::unique_ptr<As> open_servers(const ServerSettings& settings, const LinkListener& on_link) {
+  if (const auto* database = std::get_if<SqlTarget>(&settings.server)) {
     auto backend = database->mysql
                        ? open_mysql(*database->mysql, database->shown, database->password)
                        : open_postgres(database->url, database->shown, database->password);
-    return std::make_unique<CasStore>(std::move(backend), options.settings.prefix);
+    return std::make_unique<CasStore>(std::move(backend), settings.prefix);
   }
 #ifdef DLOCK_WITH_ETCD
-  if (const auto* etcd = std::get_if<EtcdTarget>(&options.settings.server)) {
+  if (const auto* etcd = std::get_if<EtcdTarget>(&settings.server)) {
     return std::make_unique<CasStore>(std::make_unique<EtcdBackend>(etcd->servers, etcd->name()),
-                                      options.settings.prefix);
+                                      settings.prefix);
   }
 #endif
 #ifdef DLOCK_WITH_ZOOKEEPER
-  if (const auto* zookeeper = std::get_if<ZooKeeperTarget>(&options.settings.server)) {
+  if (const auto* zookeeper = std::get_if<ZooKeeperTarget>(&settings.server)) {
     auto backend = std::make_unique<ZooKeeperBackend>(
-        zookeeper->servers, zookeeper->name(), zookeeper->chroot, options.settings.prefix,
-        session_for(options.ttl.value_or(usual_session)));
-    return std::make_unique<CasStore>(std::move(backend), options.settings.prefix);
+        zookeeper->servers, zookeeper->name(), zookeeper->chroot, settings.prefix,
+        session_for(settings.session_ttl.value_or(usual_session)));
+    return std::make_unique<CasStore>(std::move(backend), settings.prefix);
   }
 #endif
-  const auto* quorum = std::get_if<QuorumTarget>(&options.settings.server);
+  const auto* quorum = std::get_if<QuorumTarget>(&settings.server);
   if (quorum == nullptr) {
-    RedisTerms redis{options.settings.prefix, options.replicas};
+    RedisTerms redis{settings.prefix, settings.replicas};
     redis.on_link = on_link;
-    return std::make_unique<RedisStore>(open_redis(options.settings.server, redis), redis);
+    return std::make_unique<RedisStore>(open_redis(settings.server, redis), redis);
   }
   if constexpr (std::is_base_of_v<As, QuorumStore>) {
-    return open_quorum(quorum->servers, options.settings.prefix, on_link);
+    return open_quorum(quorum->servers, settings.prefix, on_link);
   } else {
     throw_usage(
         "a majority of servers keeps no latch: name one of them, or an engine that replicates: "
@@ -197,26 +191,25 @@ std::unique_ptr<As> open_servers(const StoreOptions& options, const LinkListener
 
 /// Opens an engine on servers or on this host; the latter is no FenceRegister.
 template <typename As>
-std::unique_ptr<As> open(const StoreOptions& options, const LinkListener& on_link) {
-  if (const auto* target = std::get_if<LocalTarget>(&options.settings.server)) {
+std::unique_ptr<As> open(const ServerSettings& settings, const LinkListener& on_link) {
+  if (const auto* target = std::get_if<LocalTarget>(&settings.server)) {
     return std::make_unique<LocalStore>(directory_of(*target));
   }
-  return open_servers<As>(options, on_link);
+  return open_servers<As>(settings, on_link);
 }
 
 /// Opens an engine in dlock's own layout or in that of another library.
-StorePtr open_any(const StoreOptions& options, const LinkListener& on_link) {
-  if (options.layout == nullptr) return open<Store>(options, on_link);
+StorePtr open_any(const ServerSettings& settings, const LinkListener& on_link) {
+  if (!settings.layout) return open<Store>(settings, on_link);
   RedisTerms redis;
   redis.on_link = on_link;
-  const auto* quorum = std::get_if<QuorumTarget>(&options.settings.server);
+  const auto* quorum = std::get_if<QuorumTarget>(&settings.server);
   if (quorum == nullptr) {
-    return std::make_unique<CompatStore>(*options.layout,
-                                         open_redis(options.settings.server, redis));
+    return std::make_unique<CompatStore>(*settings.layout, open_redis(settings.server, redis));
   }
   std::vector<StorePtr> nodes;
   for (const Endpoint& server : quorum->servers) {
-    nodes.push_back(std::make_unique<CompatStore>(*options.layout, open_redis(server, redis)));
+    nodes.push_back(std::make_unique<CompatStore>(*settings.layout, open_redis(server, redis)));
   }
   return std::make_unique<RedlockStore>(std::move(nodes));
 }
@@ -237,14 +230,14 @@ std::unique_ptr<RedisTransport> open_redis(const Target& server, RedisTerms term
       terms);
 }
 
-StorePtr open_store(const StoreOptions& options) { return open_any(options, {}); }
+StorePtr open_store(const ServerSettings& settings) { return open_any(settings, {}); }
 
-StorePtr open_store(const StoreOptions& options, const Log& log) {
-  if (!options.settings.verbose) return open_store(options);
+StorePtr open_store(const ServerSettings& settings, const Log& log) {
+  if (!settings.verbose) return open_store(settings);
   const auto on_link = [log](const Endpoint& to, std::chrono::nanoseconds took) {
     report_step(log, "connected to " + to.name() + " in " + exact_duration(took));
   };
-  return std::make_unique<TracingStore>(open_any(options, on_link), log);
+  return std::make_unique<TracingStore>(open_any(settings, on_link), log);
 }
 
 CallOptions inspect_call(const ServerSettings& settings, const std::vector<std::string>& patterns) {
@@ -253,12 +246,12 @@ CallOptions inspect_call(const ServerSettings& settings, const std::vector<std::
   return {later(BootClock::now(), time_for_all_keys), -1};
 }
 
-std::unique_ptr<Latches> open_latches(const StoreOptions& options) {
-  return open<Latches>(options, {});
+std::unique_ptr<Latches> open_latches(const ServerSettings& settings) {
+  return open<Latches>(settings, {});
 }
 
-std::unique_ptr<FenceRegister> open_fence_register(const StoreOptions& options) {
-  return open_servers<FenceRegister>(options, {});
+std::unique_ptr<FenceRegister> open_fence_register(const ServerSettings& settings) {
+  return open_servers<FenceRegister>(settings, {});
 }
 
 DirectorySettings directory_of(const LocalTarget& target) {

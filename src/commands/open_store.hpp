@@ -1,8 +1,6 @@
 #pragma once
 
-#include <concepts>
 #include <functional>
-#include <optional>
 
 #include "base/error.hpp"
 #include "config/settings.hpp"
@@ -14,27 +12,12 @@
 
 namespace dlock {
 
-/// The settings of a command that decide which store is opened. They must outlive this object.
-struct StoreOptions {
-  const ServerSettings& settings;
-  const Layout* layout = nullptr;     ///< of another library; null: dlock's own
-  std::optional<milliseconds> ttl{};  ///< sets the timeout of a session with the server
-  int replicas = 0;
-
-  template <std::derived_from<ServerSettings> Settings>
-  StoreOptions(const Settings& all) : settings(all) {  // NOLINT(google-explicit-constructor)
-    if constexpr (requires { all.ttl; }) ttl = all.ttl;
-    if constexpr (requires { all.layout; }) layout = all.layout ? &*all.layout : nullptr;
-    if constexpr (std::derived_from<Settings, ClaimSettings>) replicas = all.replicas;
-  }
-};
-
-/// Makes the engine that `options` name, in dlock's own layout or in that of another library. Only
+/// Makes the engine that `settings` name, in dlock's own layout or in that of another library. Only
 /// this function turns a URL into a store. It opens and connects nothing yet.
-StorePtr open_store(const StoreOptions& options);
+StorePtr open_store(const ServerSettings& settings);
 
 /// The same; with -v, the store writes a line to stderr for each step.
-StorePtr open_store(const StoreOptions& options, const Log& log);
+StorePtr open_store(const ServerSettings& settings, const Log& log);
 
 /// The options of an inspect that also lists the keys matching `patterns`, if any. In Redis it may
 /// take a minute, because SCAN walks through all keys of the server, perhaps millions; otherwise it
@@ -45,10 +28,10 @@ CallOptions inspect_call(const ServerSettings& settings, const std::vector<std::
 std::unique_ptr<RedisTransport> open_redis(const Target& server, RedisTerms terms);
 
 /// Opens the same engine for latches.
-std::unique_ptr<Latches> open_latches(const StoreOptions& options);
+std::unique_ptr<Latches> open_latches(const ServerSettings& settings);
 
-/// Opens the fence register of `guard`; `options` must name servers, not `local:`.
-std::unique_ptr<FenceRegister> open_fence_register(const StoreOptions& options);
+/// Opens the fence register of `guard`; `settings` must name servers, not `local:`.
+std::unique_ptr<FenceRegister> open_fence_register(const ServerSettings& settings);
 
 /// The directory that `local:` names.
 DirectorySettings directory_of(const LocalTarget& target);

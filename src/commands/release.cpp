@@ -106,9 +106,9 @@ std::vector<LockKey> keys_to_evict(Store& store, const ReleaseSettings& settings
 int carry_out(const ReleaseSettings& settings, const Log& log) {
   if (settings.token == Token{}) return release_nothing(settings, log);
   const StorePtr store = open_store(settings, log);
-  const auto keys = settings.force ? keys_to_evict(*store, settings, log) : settings.keys;
+  const auto keys = settings.evict ? keys_to_evict(*store, settings, log) : settings.keys;
   const int code = for_each_key(keys, log, [&](const LockKey& key) {
-    return settings.force ? evict_holders(*store, settings, key, log)
+    return settings.evict ? evict_holders(*store, settings, key, log)
                           : give_up_hold(*store, settings, key, log);
   });
   report_troubles(log, *store);

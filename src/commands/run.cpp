@@ -41,27 +41,15 @@ std::string survivor_text(const Survivor& survivor) {
 class Run {
  public:
   Run(const RunSettings& settings, const Log& log)
-      : settings_(settings),
-        log_(log),
-        report_(settings, log),
-        acquiring_(settings, log, signals_,
-                   {.who = this_process(base_name(settings.command_argv.front()), settings.label),
-                    .upkeep = Liveness::process,
-                    .min_hold = settings.min_hold.value_or(milliseconds(0)),
-                    .unconfirmed = true,
-                    .on_waiting = [this](const LockKey& key, const Refusal& refusal) {
-                      report_.waiting(key, refusal);
-                    }}) {
-    report_.begin(acquiring_.store().name());
-  }
+      : settings_(settings), log_(log), report_(settings, log) {}
 
   int operator()();
 
  private:
+  LockAcquirer::Result acquire();
   int hold_and_run(std::vector<Held> held);
   void start_child(std::optional<Child>& child, HeldLocks& holding);
   void renew_or_stop(Child& child, HeldLocks& holding, std::optional<Watchdog>& watchdog);
-  bool stops_on_loss() const { return settings_.on_lost == OnLost::stop; }
   SuperviseOptions options(HeldLocks& holding, std::optional<Watchdog>& watchdog);
   Program program(const HeldLocks& holding) const;
   std::optional<int> signal_before_start();
@@ -79,7 +67,7 @@ class Run {
   const Log& log_;
   RunReport report_;
   Signals signals_;
-  LockAcquirer acquiring_;
+  std::optional<LockAcquirer> acquiring_;
   RunStatus status_;
   bool released_ = false;
   bool loss_reported_ = false;
@@ -87,13 +75,18 @@ class Run {
 
 int Run::operator()() {
   try {
-    auto result = acquiring_.acquire();
+    if (settings_.wait_tree && !children_of(getpid())) {
+      throw Error(ErrorKind::host_refused,
+                  "--wait-tree: /proc does not show the processes below dlock, so their end could "
+                  "not be seen");
+    }
+    auto result = acquire();
     status_.waited = result.waited;
     if (result.signal) return interrupted(*result.signal);
     if (!result.refused.empty()) return not_acquired(result.refused);
     return hold_and_run(std::move(result.held));
   } catch (const Error& error) {
-    if (status_.locks.empty()) status_.waited = acquiring_.waited();
+    if (acquiring_ && status_.locks.empty()) status_.waited = acquiring_->waited();
     status_.outcome = "error";
     status_.reason = error.what();
     done(static_cast<int>(exit_code(error.kind())));
@@ -101,18 +94,34 @@ int Run::operator()() {
   }
 }
 
+LockAcquirer::Result Run::acquire() {
+  acquiring_.emplace(
+      settings_, log_, signals_,
+      LockAcquirer::Options{
+          .who = this_process(base_name(settings_.command_argv.front()), settings_.label),
+          .upkeep = Liveness::process,
+          .min_hold = settings_.min_hold.value_or(milliseconds(0)),
+          .unconfirmed = true,
+          .on_waiting = [this](const LockKey& key, const Refusal& refusal) {
+            report_.waiting(key, refusal);
+          }});
+  report_.begin(acquiring_->store().name());
+  return acquiring_->acquire();
+}
+
 int Run::hold_and_run(std::vector<Held> held) {
   const auto granted = BootClock::now();
-  status_.locks = acquiring_.fences(held);
+  status_.locks = acquiring_->fences(held);
   report_.acquired(status_);
   std::optional<Watchdog> watchdog;
-  HeldLocks holding(acquiring_.store(), std::move(held), log_);
+  HeldLocks holding(acquiring_->store(), std::move(held), log_);
   std::optional<Child> child;
   try {
     if (!holding.ready_to_start(settings_.grace)) return lost_before_start(holding);
     if (settings_.watchdog)
-      watchdog.emplace(stops_on_loss() ? holding.safe_until() : never, kill_cost(settings_.ttl),
-                       [work = Work{acquiring_.owner(), {}, own_process().started}] {
+      watchdog.emplace(settings_.stop_on_loss ? holding.safe_until() : never,
+                       kill_cost(settings_.ttl),
+                       [work = Work{acquiring_->owner(), {}, own_process().started}] {
                          return running_processes(work);
                        });
     if (const auto signal = signal_before_start()) {
@@ -152,7 +161,7 @@ void Run::start_child(std::optional<Child>& child, HeldLocks& holding) {
 void Run::renew_or_stop(Child& child, HeldLocks& holding, std::optional<Watchdog>& watchdog) {
   try {
     holding.start_renewing(child.pid(),
-                           watchdog && stops_on_loss() ? &watchdog->safe_until() : nullptr);
+                           watchdog && settings_.stop_on_loss ? &watchdog->safe_until() : nullptr);
   } catch (const std::exception&) {
     auto at_once = options(holding, watchdog);
     at_once.max_hold = milliseconds(0);
@@ -173,7 +182,7 @@ SuperviseOptions Run::options(HeldLocks& holding, std::optional<Watchdog>& watch
   options.kill_cost = kill_cost(settings_.ttl);
   options.max_hold = settings_.max_hold;
   options.loss = &holding;
-  options.keep_running_on_loss = !stops_on_loss();
+  options.keep_running_on_loss = !settings_.stop_on_loss;
   options.wait_tree = settings_.wait_tree;
   if (watchdog) options.watchdog = &*watchdog;
   options.on_loss = [&] {
@@ -197,7 +206,7 @@ Program Run::program(const HeldLocks& holding) const {
   program.argv = settings_.command_argv;
   program.environment = {{"DLOCK_KEY", key_list(fences)},
                          {"DLOCK_FENCE", fence_list(fences)},
-                         {"DLOCK_OWNER", acquiring_.owner().text}};
+                         {"DLOCK_OWNER", acquiring_->owner().text}};
   program.hidden_fd = settings_.status_fd.value_or(-1);
   // A command that started later would be killed at once.
   const Deadline until = holding.safe_until();
@@ -236,7 +245,7 @@ int Run::interrupted(int signal) {
   status_.outcome = "interrupted";
   status_.reason = "signal " + signal_name(signal);
   done(signal_base + signal);
-  acquiring_.die_of(signal);
+  acquiring_->die_of(signal);
 }
 
 int Run::not_started(int error, HeldLocks& holding) {
@@ -268,13 +277,13 @@ int Run::finished(Ending ending, HeldLocks& holding) {
     if (status_.reason.empty()) status_.reason = "lost before the release";
   }
   const bool ended_well = ending.why == Ending::Reason::exited && ending.child.exit_code == 0;
-  if (lost || (ended_well && status_.lost && stops_on_loss())) {
+  if (lost || (ended_well && status_.lost && settings_.stop_on_loss)) {
     return done(static_cast<int>(ExitCode::lost));
   }
   if (ending.why == Ending::Reason::max_hold) return done(static_cast<int>(ExitCode::max_hold));
   if (!ending.child.signal) return done(ending.child.exit_code.value());
   done(signal_base + *ending.child.signal);
-  acquiring_.die_of(*ending.child.signal);
+  acquiring_->die_of(*ending.child.signal);
 }
 
 void Run::describe(const Ending& ending, const HeldLocks& holding) {
@@ -305,9 +314,8 @@ void Run::describe(const Ending& ending, const HeldLocks& holding) {
   }
   if (!status_.lost) return;
   status_.reason = holding.loss_text();
-  const bool ran_on = settings_.on_lost == OnLost::ignore;
-  const std::string what =
-      ran_on ? "; COMMAND ran on (--on-lost ignore)" : "; COMMAND had ended by then";
+  const std::string what = settings_.stop_on_loss ? "; COMMAND had ended by then"
+                                                  : "; COMMAND ran on (--on-lost ignore)";
   if (!loss_reported_) log_.error(status_.reason + what);
 }
 
@@ -337,39 +345,30 @@ int Run::done(int exit_code) {
 
 }  // namespace
 
-int carry_out(const RunSettings& settings, const Log& log) {
-  std::optional<Run> run;
-  try {
-    if (settings.wait_tree && !children_of(getpid())) {
-      throw Error(ErrorKind::host_refused,
-                  "--wait-tree: /proc does not show the processes below dlock, so their end could "
-                  "not be seen");
-    }
-    run.emplace(settings, log);
-  } catch (const Error& error) {
-    write_results(settings.metrics_file, settings.keys, settings.status_fd, status_of(error), log);
-    throw;
-  }
-  return (*run)();
-}
+int carry_out(const RunSettings& settings, const Log& log) { return Run(settings, log)(); }
 
 void report_unusable_settings(const CommandLine& line, const Error& error) {
   const Log log(false, false);
   // No command will inherit these settings.
   for (const int signal : {SIGXFSZ, SIGPIPE}) std::signal(signal, SIG_IGN);
-  std::vector<LockKey> keys;
+  RunSettings settings;
+  settings.metrics_file = line.value("metrics");
+  auto& keys = settings.keys;
   for (const std::string& key : line.values("key")) {
     if (std::find(keys.begin(), keys.end(), LockKey{key}) == keys.end()) keys.push_back({key});
   }
-  std::optional<int> fd;
   try {
     if (const auto number = line.value("status-fd")) {
-      fd = status_fd_from({*number, "--status-fd", ErrorKind::usage});
+      settings.status_fd = status_fd_from({*number, "--status-fd", ErrorKind::usage});
     }
   } catch (const Error&) {
     // Only the first error is reported.
   }
-  write_results(line.value("metrics"), keys, fd, status_of(error), log);
+  RunStatus status;
+  status.outcome = "error";
+  status.reason = error.what();
+  status.exit_code = static_cast<int>(exit_code(error.kind()));
+  RunReport(settings, log).write(status);
 }
 
 }  // namespace dlock

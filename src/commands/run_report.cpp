@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <string_view>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
@@ -24,44 +26,31 @@ constexpr std::chrono::seconds longest_call{30};
 /// The time that dlock waits until the side process has made all calls.
 constexpr std::chrono::seconds longest_finish = 2 * SideCaller::longest_rest;
 
-/// The code of the hook process. A message is a list of facts `NAME=value`, each followed by a NUL.
-class HookCaller {
- public:
-  HookCaller(const std::string& command, const Log& log) : command_(command), log_(log) {}
-
-  void call(SideCaller& side, const std::string& message) {
-    try {
-      const auto status = side.call(command_, longest_call, [&] { prepare(message); });
-      if (!status) return warn("was stopped: it ran for too long");
-      if (*status != 0) warn(end_of_call(*status));
-    } catch (const Error& error) {
-      warn(std::string("was not called: ") + error.what());
-    }
+/// Sets the variables of a message: a list of `NAME=value`, each followed by a NUL. An empty value
+/// removes the variable.
+void set_variables(const std::string& message) {
+  for (std::string_view rest = message; !rest.empty();) {
+    std::string_view fact = take_until(rest, '\0');
+    const std::string name(take_until(fact, '='));
+    const std::string value(fact);
+    value.empty() ? unsetenv(name.c_str())                   // NOLINT(concurrency-mt-unsafe)
+                  : setenv(name.c_str(), value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
   }
+}
 
- private:
-  static void prepare(const std::string& message) {
-    dup2(STDERR_FILENO, STDOUT_FILENO);
-    for (std::size_t at = 0; at < message.size();) {
-      const std::string fact = message.c_str() + at;
-      const auto equals = fact.find('=');
-      const std::string name = fact.substr(0, equals);
-      const std::string value = fact.substr(equals + 1);
-      value.empty() ? unsetenv(name.c_str())                   // NOLINT(concurrency-mt-unsafe)
-                    : setenv(name.c_str(), value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
-      at += fact.size() + 1;
-    }
+/// Calls the command of --hook, in the side process. Returns what failed; empty if nothing did.
+std::string call(SideCaller& side, const std::string& command, const std::string& message) {
+  try {
+    const auto status = side.call(command, longest_call, [&] {
+      dup2(STDERR_FILENO, STDOUT_FILENO);
+      set_variables(message);
+    });
+    if (!status) return "was stopped: it ran for too long";
+    return *status == 0 ? "" : end_of_call(*status);
+  } catch (const Error& error) {
+    return std::string("was not called: ") + error.what();
   }
-
-  void warn(const std::string& what) {
-    if (!warned_) log_.warning("warning: the command of --hook " + what);
-    warned_ = true;
-  }
-
-  const std::string& command_;
-  const Log& log_;
-  bool warned_ = false;
-};
+}
 
 /// Empty in a cooldown, because the holder has ended.
 std::string first_holder(const Refusal& refusal) {
@@ -77,8 +66,12 @@ RunReport::RunReport(const RunSettings& settings, const Log& log) : settings_(se
   if (!settings.hook) return;
   try {
     hook_.emplace("dlock-hook", [&](SideCaller& side) {
-      HookCaller caller(*settings.hook, log);
-      while (const auto message = side.next()) caller.call(side, *message);
+      bool warned = false;
+      while (const auto message = side.next()) {
+        const std::string fault = call(side, *settings.hook, *message);
+        if (fault.empty() || std::exchange(warned, true)) continue;
+        log.warning("warning: the command of --hook " + fault);
+      }
     });
   } catch (const Error& error) {
     warn(error.what());
@@ -86,10 +79,18 @@ RunReport::RunReport(const RunSettings& settings, const Log& log) : settings_(se
 }
 
 /// Does not wait for the call. Only the first failure is reported.
-void RunReport::call_hook(const Facts& facts) {
+void RunReport::call_hook(const char* event, const std::string& keys, const std::string& fences,
+                          const std::string& holder, const std::string& reason,
+                          const std::string& exit_code) {
   if (!hook_) return;
+  const std::pair<const char*, std::string> facts[] = {{"EVENT", event},   {"KEY", keys},
+                                                       {"FENCE", fences},  {"HOLDER", holder},
+                                                       {"REASON", reason}, {"EXIT_CODE", exit_code},
+                                                       {"WHERE", where_}};
   std::string message;
-  for (const auto& [name, value] : facts) message.append(name + "=" + value).push_back('\0');
+  for (const auto& [name, value] : facts) {
+    message.append("DLOCK_").append(name).append("=" + value).push_back('\0');
+  }
   const auto sent =
       send(hook_->channel.get(), message.data(), message.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   if (sent < 0) warn(std::strerror(errno));
@@ -115,13 +116,7 @@ void RunReport::warn(const std::string& why) {
 }
 
 void RunReport::waiting(const LockKey& key, const Refusal& refusal) {
-  call_hook({{"DLOCK_EVENT", "waiting"},
-             {"DLOCK_KEY", key.text},
-             {"DLOCK_FENCE", ""},
-             {"DLOCK_HOLDER", first_holder(refusal)},
-             {"DLOCK_REASON", refusal_text(key, refusal)},
-             {"DLOCK_EXIT_CODE", ""},
-             {"DLOCK_WHERE", where_}});
+  call_hook("waiting", key.text, "", first_holder(refusal), refusal_text(key, refusal), "");
 }
 
 void RunReport::lost(const RunStatus& status) {
@@ -135,45 +130,31 @@ void RunReport::end(const RunStatus& status, bool released, Signals& signals) {
   } else if (released) {
     report("released", status);
   }
-  write_results(settings_.metrics_file, settings_.keys, settings_.status_fd, status, log_);
+  write(status);
   finish_hook(signals);
 }
 
 void RunReport::report(const char* event, const RunStatus& status) {
   const bool ended = !status.outcome.empty();
-  call_hook({{"DLOCK_EVENT", event},
-             {"DLOCK_KEY", key_list(status.locks)},
-             {"DLOCK_FENCE", fence_list(status.locks).value_or("")},
-             {"DLOCK_HOLDER", ""},
-             {"DLOCK_REASON", status.reason},
-             {"DLOCK_EXIT_CODE", ended ? std::to_string(status.exit_code) : ""},
-             {"DLOCK_WHERE", where_}});
+  call_hook(event, key_list(status.locks), fence_list(status.locks).value_or(""), "", status.reason,
+            ended ? std::to_string(status.exit_code) : "");
 }
 
-RunStatus status_of(const Error& error) {
-  RunStatus status;
-  status.outcome = "error";
-  status.reason = error.what();
-  status.exit_code = static_cast<int>(exit_code(error.kind()));
-  return status;
-}
-
-void write_results(const std::optional<std::string>& metrics_file, const std::vector<LockKey>& keys,
-                   std::optional<int> status_fd, const RunStatus& status, const Log& log) {
+void RunReport::write(const RunStatus& status) {
+  const auto& file = settings_.metrics_file;
+  const auto& fd = settings_.status_fd;
   // Without keys there is no metric to write, and the file of the previous run stays.
-  if (metrics_file && !keys.empty()) {
+  if (file && !settings_.keys.empty()) {
     try {
-      replace_metrics_file(*metrics_file, [&](std::string_view before) {
-        return run_metrics(keys, status, wall_now(), before);
+      replace_metrics_file(*file, [&](std::string_view before) {
+        return run_metrics(settings_.keys, status, wall_now(), before);
       });
     } catch (const Error& error) {
-      log.warning("warning: cannot write --metrics " + escaped(*metrics_file) + ": " +
-                  error.what());
+      log_.warning("warning: cannot write --metrics " + escaped(*file) + ": " + error.what());
     }
   }
-  if (!status_fd || write_all(*status_fd, status_json(status))) return;
-  log.warning("cannot write to --status-fd " + std::to_string(*status_fd) + ": " +
-              std::strerror(errno));
+  if (!fd || write_all(*fd, status_json(status))) return;
+  log_.warning("cannot write to --status-fd " + std::to_string(*fd) + ": " + std::strerror(errno));
 }
 
 std::string key_list(const std::vector<LockFence>& locks) {

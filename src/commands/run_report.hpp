@@ -2,7 +2,6 @@
 
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/side_process.hpp"
@@ -30,13 +29,14 @@ class RunReport {
   /// Reports the end; `released` if the locks were released. Waits for the remaining calls of the
   /// hook, which have a time limit, or for a signal.
   void end(const RunStatus& status, bool released, Signals& signals);
+  /// Writes the status to the --metrics file and the --status-fd, if given.
+  void write(const RunStatus& status);
 
  private:
-  /// Environment variables for a call; an empty value removes the variable.
-  using Facts = std::vector<std::pair<std::string, std::string>>;
-
   void report(const char* event, const RunStatus& status);
-  void call_hook(const Facts& facts);
+  void call_hook(const char* event, const std::string& keys, const std::string& fences,
+                 const std::string& holder, const std::string& reason,
+                 const std::string& exit_code);
   void finish_hook(Signals& signals);
   void warn(const std::string& why);
 
@@ -47,13 +47,6 @@ class RunReport {
   std::string where_;
   bool loss_reported_ = false;
 };
-
-/// The status of a run that `error` prevented.
-RunStatus status_of(const Error& error);
-
-/// Writes the status of a run to its --metrics file and its --status-fd, if given.
-void write_results(const std::optional<std::string>& metrics_file, const std::vector<LockKey>& keys,
-                   std::optional<int> status_fd, const RunStatus& status, const Log& log);
 
 /// The value of DLOCK_KEY: the keys, separated by newlines.
 std::string key_list(const std::vector<LockFence>& locks);

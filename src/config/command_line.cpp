@@ -11,24 +11,17 @@
 namespace dlock {
 namespace {
 
-/// A flag of flock that dlock does not have.
-struct FlagOfFlock {
-  std::string_view letter;
-  std::string_view name;
-  const char* instead;
-};
-constexpr FlagOfFlock flags_of_flock[] = {
-    {"-F", "--no-fork",
-     "dlock must stay to renew the lease, and the command's exit code is passed on"},
-    {"-o", "--close", "not needed: the command never gets a descriptor of dlock"},
-    {"-u", "--unlock", "to release a lock: dlock release"},
-    {"", "--timeout", "use --wait"},
-};
-
 /// Words of other lock tools, and what dlock has in their place.
 struct ForeignWords {
   std::string_view meant;
   std::string_view words;  ///< separated by blanks
+};
+constexpr ForeignWords flags_of_flock[] = {
+    {"dlock must stay to renew the lease, and the command's exit code is passed on",
+     "-F --no-fork"},
+    {"not needed: the command never gets a descriptor of dlock", "-o --close"},
+    {"to release a lock: dlock release", "-u --unlock"},
+    {"use --wait", "--timeout"},
 };
 /// `meant` is the long name of an option.
 constexpr ForeignWords option_habits[] = {
@@ -64,20 +57,15 @@ std::string_view meant_by(std::string_view typed, std::span<const ForeignWords> 
 }
 
 void refuse_if_of_flock(const std::string& spelled) {
-  for (const FlagOfFlock& each : flags_of_flock) {
-    if (spelled != each.letter && spelled != each.name) continue;
-    throw_usage(spelled + " is a flag of flock, not of dlock: " + each.instead);
-  }
+  const std::string instead(meant_by(spelled, flags_of_flock));
+  if (!instead.empty()) throw_usage(spelled + " is a flag of flock, not of dlock: " + instead);
 }
 
 /// The name of a flag, for a message. The argument may be a misplaced URL whose password contains a
 /// `=`, so it is redacted before it is cut.
 std::string shown_flag(const std::string& argument) {
-  constexpr std::string_view of_names =
-      "-_0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
   const auto name = argument.substr(0, argument.find('='));
-  if (name.find_first_not_of(of_names) == std::string::npos) return redacted(name);
-  const auto shown = redacted(argument);
+  const auto shown = redacted(name.find_first_of(":@") == std::string::npos ? name : argument);
   return shown.substr(0, shown.find('='));
 }
 
@@ -211,33 +199,14 @@ class ArgParser {
   std::size_t next_ = 1;  // after the command's name
 };
 
-std::string where_it_belongs(const Option* option) {
-  std::string line = "run -k KEY";
-  for (const Subcommand& each : subcommands()) {
-    if (option == nullptr || !option->belongs_to(each.command)) continue;
-    if (each.command != Command::run) line = each.name;
-    if (!option->is("key")) line += " " + option->shown();
-    if (!option->is("key") && option->takes_value()) line += std::string(" ") + option->value.name;
-    break;
-  }
-  const bool of_run = line.starts_with("run ");
-  return ": options come after it, as in dlock " + line + (of_run ? " -- COMMAND" : "");
-}
-
 CommandLine before_command(const std::string& argument) {
   CommandLine line;
-  const std::string spelled = argument.substr(0, argument.find('='));
-  const bool is_long = spelled.starts_with("--");
-  const Option* option = find_option(is_long ? spelled : spelled.substr(0, 2));
-  const bool alone = option != nullptr && (is_long ? spelled == argument : argument.size() == 2);
-  line.help = alone && option->is("help");
-  line.version = alone && option->is("version");
-  if (!line.help && !line.version) {
-    refuse_if_of_flock(spelled);
-    throw_usage(shown_flag(argument) + " comes before the command of dlock" +
-                where_it_belongs(option));
-  }
-  return line;
+  line.help = argument == "-h" || argument == "--help";
+  line.version = argument == "-V" || argument == "--version";
+  if (line.help || line.version) return line;
+  refuse_if_of_flock(argument.substr(0, argument.find('=')));
+  throw_usage(shown_flag(argument) + " comes before the command of dlock: options come after it, " +
+              "as in dlock run -k KEY -- COMMAND");
 }
 
 [[noreturn]] void refuse_command(const std::string& name) {

@@ -1,4 +1,7 @@
-#include "config/help.hpp"
+#include <string_view>
+#include <vector>
+
+#include "config/options.hpp"
 
 namespace dlock {
 namespace {
@@ -114,7 +117,7 @@ std::string option_line(const Option& option, Command command) {
   if (*option.name != '\0') left += (option.letter == 0 ? "--" : ", --") + std::string(option.name);
   if (option.takes_value()) left += std::string(" ") + option.value.name;
   std::string line = padded(left, help_column) + option.help_for(command);
-  for (const std::string_view alias : aliases_of(option)) line.append("; also ").append(alias);
+  if (*option.alias != '\0') line.append("; also ").append(option.alias);
   return line + "\n";
 }
 

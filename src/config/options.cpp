@@ -54,13 +54,14 @@ constexpr Option option_table[] = {
     {"state", 0, a_file, guard, "record the largest fencing token in FILE"},
     {"state-key", 0, "NAME", guard, "record it as NAME where the locks are"},
     {"command", 'c', "STRING", run | guard, "run STRING with /bin/sh -c"},
-    {"nonblock", 'n', no_value, takers | latch, "do not wait", nullptr, one_wait},
+    {"nonblock", 'n', no_value, takers | latch, "do not wait", nullptr, one_wait, 0, "--nb"},
     {"wait", 'w', a_duration, takers | latch, "wait at most DUR (default: for ever)", "DLOCK_WAIT",
      in_files | one_wait, latch},
     {"latest", 0, no_value, takers, "wait until a newer --latest waits, then exit 75"},
     {"shared", 's', no_value, takers, "share the lock with all other -s (read lock)", nullptr,
      one_limit},
-    {"exclusive", 'x', no_value, takers, "hold it exclusively (default)", nullptr, one_limit},
+    {"exclusive", 'x', no_value, takers, "hold it exclusively (default)", nullptr, one_limit, 0,
+     "-e"},
     {"limit", 0, a_number, takers, "let at most N holders in at once", nullptr, one_limit},
     {"ttl", 't', a_duration, takers | renew | doctor | latch,
      "lease: freed this long after dlock dies (30s)", "DLOCK_TTL", in_files, renew | latch},
@@ -141,10 +142,8 @@ constexpr Wording wordings[] = {
     {Command::doctor, "q", "print nothing; the exit code tells"},
 };
 
-/// Other spellings, and the options that they mean.
-constexpr char alias_table[][2][10] = {{"--nb", "nonblock"}, {"-e", "exclusive"}};
-
 bool is_spelled(const Option& option, std::string_view text) {
+  if (text == option.alias) return true;
   if (text.starts_with("--")) return *option.name != '\0' && text.substr(2) == option.name;
   return option.letter != 0 && text.size() == 2 && text[0] == '-' && text[1] == option.letter;
 }
@@ -171,9 +170,6 @@ const char* Option::help_for(Command command) const {
 std::span<const Option> options() { return option_table; }
 
 const Option* find_option(std::string_view spelled, std::optional<Command> command) {
-  for (const auto& [alias, means] : alias_table) {
-    if (alias == spelled) return &option(means);
-  }
   const Option* found = nullptr;
   for (const Option& each : option_table) {
     if (!is_spelled(each, spelled) || each.commands == none) continue;
@@ -187,14 +183,6 @@ const Option& option(std::string_view name) {
     if (each.is(name)) return each;
   }
   throw std::logic_error("no such option");
-}
-
-std::vector<std::string_view> aliases_of(const Option& option) {
-  std::vector<std::string_view> spellings;
-  for (const auto& [alias, means] : alias_table) {
-    if (option.is(means)) spellings.push_back(alias);
-  }
-  return spellings;
 }
 
 }  // namespace dlock

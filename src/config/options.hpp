@@ -4,7 +4,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace dlock {
 
@@ -82,6 +81,7 @@ struct Option {
   const char* variable = nullptr;  ///< its environment variable
   unsigned traits = 0;             ///< a set of OptionTraits
   Commands flag_alone = 0;         ///< commands for which it has neither variable nor file
+  char alias[5] = "";              ///< another spelling: `-e`, `--nb`
 
   bool takes_value() const { return value.name != nullptr; }
   bool has(OptionTraits trait) const { return (traits & trait) != 0; }
@@ -108,7 +108,12 @@ const Option* find_option(std::string_view spelled, std::optional<Command> comma
 /// Returns the option with this long name, or with this letter if it has none; it must exist.
 const Option& option(std::string_view name);
 
-/// Other spellings of `option`: `-e`, `--nb`.
-std::vector<std::string_view> aliases_of(const Option& option);
+/// The help of one command, or of dlock itself, in whole lines of at most 80 columns.
+std::string help_text(std::optional<Command> command);
+
+/// The output of `dlock --version` in whole lines: `dlock VERSION` on a line of its own, for
+/// scripts; the commit, unless empty; the linked libraries with their versions; and the libraries
+/// that a run loads when needed.
+std::string version_text(std::string_view commit);
 
 }  // namespace dlock

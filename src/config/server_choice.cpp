@@ -1,18 +1,25 @@
 #include "config/server_choice.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 
 #include "base/fd.hpp"
+#include "base/process.hpp"
+#include "base/side_process.hpp"
 #include "base/text.hpp"
-#include "config/password_command.hpp"
-#include "config/url_parts.hpp"
+#include "base/wait.hpp"
 #include "config/user_text.hpp"
 
 namespace dlock {
@@ -78,32 +85,101 @@ std::vector<Endpoint*> servers_in(Target& target) {
   const auto add_all = [&](std::vector<Endpoint>& all) {
     for (Endpoint& each : all) servers.push_back(&each);
   };
-  if (auto* redis = std::get_if<Endpoint>(&target)) servers.push_back(redis);
-  if (auto* sentinel = std::get_if<SentinelTarget>(&target)) servers.push_back(&sentinel->master);
-  if (auto* cluster = std::get_if<ClusterTarget>(&target)) add_all(cluster->seeds);
-  if (auto* etcd = std::get_if<EtcdTarget>(&target)) add_all(etcd->servers);
-  if (auto* zookeeper = std::get_if<ZooKeeperTarget>(&target)) add_all(zookeeper->servers);
-  if (auto* quorum = std::get_if<QuorumTarget>(&target)) add_all(quorum->servers);
+  const auto add = [&](auto& named) {
+    if constexpr (requires { named.servers; }) add_all(named.servers);
+    if constexpr (requires { named.seeds; }) add_all(named.seeds);
+    if constexpr (requires { named.master; }) servers.push_back(&named.master);
+    if constexpr (std::is_same_v<decltype(named), Endpoint&>) servers.push_back(&named);
+  };
+  std::visit(add, target);
   return servers;
 }
 
-void warn(ServerSettings& settings, const std::string& warning) {
-  auto& warnings = settings.warnings;
-  if (std::find(warnings.begin(), warnings.end(), warning) == warnings.end()) {
-    warnings.push_back(warning);
+constexpr std::chrono::seconds longest_call{10};
+/// The first byte of the side process's answer.
+constexpr char a_password = 'p', an_error = 'e';
+
+struct Pipe {
+  Pipe() {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) throw_errno("pipe");
+    from = Fd(ends[0]);
+    to = Fd(ends[1]);
+    fcntl(from.get(), F_SETFL, O_NONBLOCK);
+  }
+  /// Reads only the text written so far: a process that the command left behind may keep the other
+  /// end open.
+  std::string written() const {
+    std::string text(longest_password + 1, '\0');
+    const ssize_t count = read(from.get(), text.data(), text.size());
+    text.resize(static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+    return text;
+  }
+  Fd from;
+  Fd to;
+};
+
+/// Runs in the side process. Throws Error with the reason if there is no password.
+std::string answer(SideCaller& side, const std::string& command) {
+  const Pipe out, err;
+  const auto status = side.call(command, longest_call, [&] {
+    dup2(out.to.get(), STDOUT_FILENO);
+    dup2(err.to.get(), STDERR_FILENO);
+  });
+  std::string said = err.written();
+  said.resize(std::min(said.find('\n'), said.size()));
+  if (!said.empty()) said = ": " + escaped(said);
+  if (!status) throw_usage("the command was killed: it ran for more than 10s" + said);
+  if (*status != 0) throw_usage("the command " + end_of_call(*status) + said);
+  std::string text = out.written();
+  if (text.ends_with('\n')) text.pop_back();
+  if (text.empty()) throw_usage("the command wrote nothing to stdout" + said);
+  if (text.size() > longest_password || text.find('\n') != std::string::npos) {
+    throw_usage("the command wrote more than one line to stdout, the password");
+  }
+  return a_password + text;
+}
+
+void answer_all(SideCaller& side, const std::string& command) {
+  dup2(STDOUT_FILENO, STDERR_FILENO);  // no reader of stderr waits for this process to end
+  while (side.next()) {
+    try {
+      side.reply(answer(side, command));
+    } catch (const Error& error) {
+      side.reply(an_error + std::string(error.what()));
+    }
   }
 }
 
-void warn_of_open_file(const SourcedValue& file, const char* secret, ServerSettings& settings) {
-  const std::string warning = exposed_warning(file.text, secret);
-  if (!warning.empty()) warn(settings, warning);
-}
+/// Runs in dlock: asks the side process.
+struct Asker {
+  std::string ask(const CallOptions& call_options) {
+    const int channel = process.channel.get();
+    const bool sent = asked || send(channel, "", 1, MSG_NOSIGNAL) > 0;
+    asked = true;
+    pollfd fds[] = {{channel, POLLIN, 0}, {call_options.cancel_fd, POLLIN, 0}};
+    if (sent && poll_until(fds, call_options.deadline) == 0) throw_usage("the command still runs");
+    if (fds[1].revents != 0) throw_interrupted();
+    std::string text(longest_password + 1, '\0');
+    const ssize_t length = recv(channel, text.data(), text.size(), MSG_DONTWAIT);
+    if (length <= 0) throw_usage("the process that runs the command has gone");
+    asked = false;
+    text.resize(static_cast<std::size_t>(length));
+    if (text.front() == an_error) throw_usage(text.substr(1));
+    return text.substr(1);
+  }
 
-void warn_of_open(const char* secret, const SourcedValue& given, const char* way_out,
-                  ServerSettings& settings) {
-  if (given.place != option("server").shown()) return;
-  warn(settings, std::string(secret) +
-                     " on the command line can be seen by every user of this host: use " + way_out);
+  SideProcess process;
+  bool asked = false;
+};
+
+/// A reader of passwords that expire: it runs `command` by /bin/sh, in a SideProcess, and returns
+/// the line that the command writes. Throws Error{usage} if there is none within ten seconds. If a
+/// call ends earlier, the next one gets its password.
+Password::Read password_command(const std::string& command) {
+  const auto work = [&](SideCaller& side) { answer_all(side, command); };
+  const std::shared_ptr<Asker> asker(new Asker{{keeper_name, work}});
+  return [asker](const CallOptions& call_options) { return asker->ask(call_options); };
 }
 
 /// A path. In a configuration file it must be absolute, because cron, a login and systemd start in
@@ -143,40 +219,29 @@ Password password_in(const SourcedValue& file, ServerSettings& settings) {
   if (once) path = file.text;
   const auto read = reader_of(file, [path](const CallOptions&) { return read_password(path); });
   Password password = once ? Password(read({})) : Password(read);
-  warn_of_open_file(file, "a password", settings);
+  warn_if_exposed(file.text, "a password", settings.warnings);
   return password;
-}
-
-Password password_by(const SourcedValue& command) {
-  return Password(reader_of(command, password_command(command.text)));
 }
 
 /// The password beside the URL, in the order that resolve() documents.
 std::optional<Password> configured_password(const Sources& sources, ServerSettings& settings) {
-  const auto first_of = [&](const std::vector<SourcedValue>& file,
-                            const std::vector<SourcedValue>& command) -> std::optional<Password> {
+  const auto files = sources.of("password-file");
+  const auto commands = sources.of("password-command");
+  auto values = sources.of("password");
+  auto& in_variable = values[1];
+  if (in_variable.empty() && is_redis(settings.server)) {
+    in_variable = sources.in_variable("REDISCLI_AUTH");
+  }
+  for (std::size_t place = 0; place < values.size(); ++place) {
+    const auto &file = files[place], &command = commands[place], &value = values[place];
     if (!file.empty() && !command.empty()) {
       command.front().refuse("excludes " + file.front().place);
     }
     if (!file.empty()) return password_in(file.front(), settings);
-    if (!command.empty()) return password_by(command.front());
-    return std::nullopt;
-  };
-  auto found = first_of(sources.in_flags("password-file"), sources.in_flags("password-command"));
-  if (!found) {
-    found = first_of(sources.in_variable(option("password-file").variable),
-                     sources.in_variable(option("password-command").variable));
-  }
-  if (found) return found;
-  auto values = sources.in_variable(option("password").variable);
-  if (values.empty() && is_redis(settings.server)) values = sources.in_variable("REDISCLI_AUTH");
-  if (!values.empty()) return values.front().text;
-  for (const ConfigFile& file : sources.files()) {
-    for (const auto& [name, given] : file.entries) {
-      if (name == "password") return given.text;
-      if (name == "password-command") return password_by(given);
-      if (name == "password-file") return password_in(given, settings);
+    if (!command.empty()) {
+      return Password(reader_of(command.front(), password_command(command.front().text)));
     }
+    if (!value.empty()) return value.front().text;
   }
   return std::nullopt;
 }
@@ -198,8 +263,8 @@ void check_login(const Endpoint& server, const SourcedValue& given, ServerSettin
   const bool redis = is_redis(settings.server);
   const bool etcd = std::holds_alternative<EtcdTarget>(settings.server);
   if (!redis && server.password && !server.tls && !is_this_host(server.host)) {
-    warn(settings, "the password goes to " + server.address() + " in plain text" +
-                       (etcd ? ": use etcds://" : ""));
+    settings.warnings.push_back("the password goes to " + server.address() + " in plain text" +
+                                (etcd ? ": use etcds://" : ""));
   }
   if (!server.user || server.password) return;
   given.refuse(std::string("a user without a password") +
@@ -208,30 +273,28 @@ void check_login(const Endpoint& server, const SourcedValue& given, ServerSettin
 }
 
 void add_password(const SourcedValue& given, const Sources& sources, ServerSettings& settings) {
-  if (auto* database = std::get_if<SqlTarget>(&settings.server)) {
-    if (database->password) {
-      warn_of_open("a password", given, "--password-file", settings);
-    } else if (holds_password(given.text)) {
-      // Only a URL can hold the password of a key and similar secrets.
-      warn_of_open("a secret", given, "DLOCK_SERVER", settings);
-    }
-    // If there is none, the database's library looks for one.
-    return complete_passwords({&database->password}, sources, settings);
+  auto* database = std::get_if<SqlTarget>(&settings.server);
+  if (given.place == "--server" && holds_password(given.text)) {
+    // Only a URL can hold the password of a key and similar secrets.
+    const bool only_there = database != nullptr && !database->password;
+    settings.warnings.push_back(
+        std::string(only_there ? "a secret" : "a password") +
+        " on the command line can be seen by every user of this host: use " +
+        (only_there ? "DLOCK_SERVER" : "--password-file"));
   }
+  // If there is none, the database's library looks for one.
+  if (database != nullptr) return complete_passwords({&database->password}, sources, settings);
   auto servers = servers_in(settings.server);
   // In etcd and ZooKeeper a password belongs to a user, so a URL without a user needs none.
   if (!is_redis(settings.server)) {
     std::erase_if(servers, [](const Endpoint* server) { return !server->user; });
   }
   if (servers.empty()) {
-    refuse_flags(sources, {"password-file", "password-command"},
-                 "no user in --server has a password");
+    sources.refuse_flags({"password-file", "password-command"},
+                         "no user in --server has a password");
   }
   std::vector<std::optional<Password>*> passwords;
-  for (Endpoint* server : servers) {
-    if (server->password) warn_of_open("a password", given, "--password-file", settings);
-    passwords.push_back(&server->password);
-  }
+  for (Endpoint* server : servers) passwords.push_back(&server->password);
   complete_passwords(std::move(passwords), sources, settings);
   for (const Endpoint* server : servers) check_login(*server, given, settings);
 }
@@ -239,8 +302,9 @@ void add_password(const SourcedValue& given, const Sources& sources, ServerSetti
 /// The absolute path with the highest precedence; all given paths are checked. Each new connection
 /// reads the file again, in a process whose working directory may be "/".
 std::optional<SourcedValue> readable_path(const char* name, const Sources& sources) {
-  auto places = sources.of(name);
-  for (auto& place : places) {
+  std::optional<SourcedValue> first;
+  for (auto& place : sources.of(name)) {
+    if (place.empty()) continue;
     SourcedValue& given = place.front();
     const std::string path = path_from(given);
     const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -248,9 +312,9 @@ std::optional<SourcedValue> readable_path(const char* name, const Sources& sourc
     std::error_code fault;
     given.text = std::filesystem::absolute(path, fault);
     if (fault) given.refuse("cannot tell where " + in_quotes(path) + " is: " + fault.message());
+    if (!first) first = given;
   }
-  if (places.empty()) return std::nullopt;
-  return places.front().front();
+  return first;
 }
 
 std::string text_of(const std::optional<SourcedValue>& given) { return given ? given->text : ""; }
@@ -264,51 +328,35 @@ void add_tls(const Sources& sources, ServerSettings& settings) {
   if (servers.empty()) {
     // A container may inherit the variables of its host without the files that they name.
     const bool database = std::holds_alternative<SqlTarget>(settings.server);
-    return refuse_flags(
-        sources, {"tls-ca", "tls-cert", "tls-key", "tls-server-name"},
+    return sources.refuse_flags(
+        {"tls-ca", "tls-cert", "tls-key", "tls-server-name"},
         database ? "a database's URL says it: sslmode=verify-full&sslrootcert=FILE"
                  : "the server's URL does not begin with rediss or etcds, so there is no TLS");
   }
   const auto certificate = readable_path("tls-cert", sources);
   const auto key = readable_path("tls-key", sources);
-  const auto names = sources.of("tls-server-name");
-  TlsSettings tls{text_of(readable_path("tls-ca", sources)), text_of(certificate), text_of(key),
-                  ""};
+  const TlsSettings tls{text_of(readable_path("tls-ca", sources)), text_of(certificate),
+                        text_of(key), text_of(sources.first("tls-server-name"))};
   if (certificate && !key) certificate->refuse("needs the key of the certificate: --tls-key FILE");
   if (key && !certificate) key->refuse("needs the certificate of the key: --tls-cert FILE");
-  if (!names.empty()) {
-    const SourcedValue& name = names.front().front();
-    if (!is_host(name.text)) name.refuse("invalid host name or address " + in_quotes(name.text));
-    tls.server_name = name.text;
-  }
   for (Endpoint* server : servers) server->tls = tls;
-  if (key) warn_of_open_file(*key, "a private key", settings);
+  if (key) warn_if_exposed(key->text, "a private key", settings.warnings);
 }
 
 void add_sentinel_login(const Sources& sources, ServerSettings& settings) {
-  const auto users = sources.of("sentinel-user");
-  const auto files = sources.of("sentinel-password-file");
+  const auto user = sources.first("sentinel-user");
+  const auto file = sources.first("sentinel-password-file");
   auto* target = std::get_if<SentinelTarget>(&settings.server);
   if (target == nullptr) {
-    return refuse_flags(sources, {"sentinel-user", "sentinel-password-file"},
-                        "the server's URL names no sentinels");
+    return sources.refuse_flags({"sentinel-user", "sentinel-password-file"},
+                                "the server's URL names no sentinels");
   }
-  if (!users.empty() && files.empty()) {
-    users.front().front().refuse("needs the password: --sentinel-password-file FILE");
-  }
-  if (files.empty()) return;
-  const Password password = password_in(files.front().front(), settings);
+  if (user && !file) user->refuse("needs the password: --sentinel-password-file FILE");
+  if (!file) return;
+  const Password password = password_in(*file, settings);
   for (Endpoint& sentinel : target->sentinels) {
-    if (!users.empty()) sentinel.user = users.front().front().text;
+    if (user) sentinel.user = user->text;
     sentinel.password = password;
-  }
-}
-
-Layout layout_from(const std::string& text) {
-  try {
-    return parse_layout(text);
-  } catch (const Error& error) {
-    throw error.reworded(std::string("--compat: ") + error.what());
   }
 }
 
@@ -320,15 +368,6 @@ void refuse_what_no_layout_has(const CommandLine& line, const std::string& compa
   const bool has_patterns = subcommand(*line.command).operands == Operands::patterns;
   if (has_patterns && !line.operands.empty()) {
     throw_usage(compat + " takes keys, and no patterns: a name with * ? or [ goes after -k");
-  }
-}
-
-void check_server(const Target& server, const Layout& layout, const std::string& compat) {
-  if (!is_redis(server)) {
-    throw_usage(compat + ": the locks of other libraries live in Redis: name it with --server");
-  }
-  if (std::holds_alternative<QuorumTarget>(server) && !layout.may_be_redlock()) {
-    throw_usage(compat + ": its library does not use several servers: name one");
   }
 }
 
@@ -347,44 +386,52 @@ std::string pattern_of(const LockKey& key) {
 void choose_server(const Sources& sources, ServerSettings& settings) {
   std::vector<SourcedValue> strongest;
   for (auto& place : sources.of("server")) {
+    if (place.empty()) continue;
     if (place.front().place == option("server").variable) place = split_at_spaces(place.front());
     for (const SourcedValue& given : place) parse_at(given);
     if (strongest.empty()) strongest = std::move(place);
   }
   settings.server_is_default = strongest.empty();
   if (strongest.empty()) {
-    refuse_flags(sources, flags_about_a_server,
-                 "no server is named: it goes with --server or DLOCK_SERVER");
-    return;
+    return sources.refuse_flags(flags_about_a_server,
+                                "no server is named: it goes with --server or DLOCK_SERVER");
   }
   const bool several = strongest.size() > 1;
   settings.server = several ? quorum_of(strongest, settings) : parse_at(strongest.front());
   if (std::holds_alternative<LocalTarget>(settings.server)) {
-    refuse_flags(sources, {"prefix"},
-                 "locks on this host have none: name another directory, as in local:/DIR");
+    sources.refuse_flags({"prefix"},
+                         "locks on this host have none: name another directory, as in local:/DIR");
   }
   add_password(strongest.front(), sources, settings);
   add_tls(sources, settings);
   add_sentinel_login(sources, settings);
 }
 
-void choose_layout(const CommandLine& line, LockSettings& settings) {
+void choose_layout(const CommandLine& line, ServerSettings& settings) {
   const auto names = line.values("compat");
   if (names.empty()) return;
   if (names.size() > 1) {
-    throw_usage("--compat goes with all keys of a command: there is a second one, \"" +
-                escaped(names[1]) + "\"");
+    throw_usage("--compat goes with all keys of a command: there is a second one");
   }
-  settings.layout = layout_from(names.front());
+  try {
+    settings.layout = parse_layout(names.front());
+  } catch (const Error& error) {
+    throw error.reworded(std::string("--compat: ") + error.what());
+  }
   const std::string compat = "--compat " + escaped(names.front());
   refuse_what_no_layout_has(line, compat);
   if (line.command == Command::renew && !line.has("ttl")) {
     throw_usage("missing ttl: " + compat + " does not store the one it was acquired with: -t DUR");
   }
-  if (settings.keys.empty()) {
+  if (!line.has("key")) {
     throw_usage("missing key: dlock inspect --compat LAYOUT -k KEY; --all-kinds lists all");
   }
-  check_server(settings.server, *settings.layout, compat);
+  if (!is_redis(settings.server)) {
+    throw_usage(compat + ": the locks of other libraries live in Redis: name it with --server");
+  }
+  if (std::holds_alternative<QuorumTarget>(settings.server) && !settings.layout->may_be_redlock()) {
+    throw_usage(compat + ": its library does not use several servers: name one");
+  }
 }
 
 void choose_all_kinds(InspectSettings& settings) {

@@ -18,7 +18,7 @@ void choose_server(const Sources& sources, ServerSettings& settings);
 /// Sets the layout of --compat, once all other settings are resolved. Throws Error{usage} if there
 /// is no such layout, if it does not support another flag, or if its library does not use such
 /// servers.
-void choose_layout(const CommandLine& line, LockSettings& settings);
+void choose_layout(const CommandLine& line, ServerSettings& settings);
 
 /// Applies --all-kinds, once all other settings are resolved: keys become patterns. Throws
 /// Error{usage} if other libraries have no locks on this server, or if their locks cannot be shown

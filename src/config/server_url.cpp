@@ -1,6 +1,6 @@
 #include "config/server_url.hpp"
 
-#include <sys/un.h>
+#include <arpa/inet.h>
 
 #include <algorithm>
 #include <cctype>
@@ -11,29 +11,179 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "config/options.hpp"
-#include "config/url_parts.hpp"
 #include "config/user_text.hpp"
 
 namespace dlock {
 namespace {
 
-std::string absolute_path(std::string_view text, const char* scheme) {
-  std::string path = decoded(text, "the path");
-  if (path.empty() || path[0] != '/' || path.starts_with("//")) {
-    throw_usage("\"" + redacted(path) + "\" is not an absolute path: write " + scheme +
-                "/DIRECTORY/...");
+// No message shows a password, not even one whose @ is forgotten or misplaced.
+
+/// The parts of `SCHEME://USER:PASSWORD@HOSTS/PATH?QUERY`.
+struct UrlParts {
+  std::optional<std::string> user{};
+  std::optional<std::string> password{};
+  std::string_view hosts;
+  std::string_view path{};  ///< after its first slash, not decoded
+  std::string_view query{};
+
+  /// A server with this login, which has no empty password.
+  Endpoint login(bool tls) const {
+    if (password == "") throw_usage("the password before the @ is empty");
+    Endpoint server;
+    server.user = user;
+    if (password) server.password = *password;
+    if (tls) server.tls.emplace();
+    return server;
   }
-  return path;
+};
+
+/// Percent-decodes `text`; `what` names it in messages.
+std::string decoded(std::string_view text, const std::string& what) {
+  const auto is_hex = [](char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; };
+  for (std::size_t i = text.find('%'); i != std::string_view::npos; i = text.find('%', i + 1)) {
+    const bool pair = i + 2 < text.size() && is_hex(text[i + 1]) && is_hex(text[i + 2]);
+    if (!pair) throw_usage(what + " has a % without two hex digits after it: a % itself is %25");
+  }
+  std::string plain = percent_decoded(text);
+  if (plain.find('\0') != std::string::npos) throw_usage(what + " holds a NUL");
+  return plain;
+}
+
+/// Removes the text before the first of `marks` from the front of `text`, and returns it.
+std::string_view cut_until(std::string_view& text, std::string_view marks) {
+  const auto part = text.substr(0, text.find_first_of(marks));
+  text.remove_prefix(part.size());
+  return part;
+}
+
+/// Removes `user:pw@`, `:pw@` or `user@` from the front of the hosts.
+void take_login(UrlParts& parts) {
+  const auto at = parts.hosts.rfind('@');
+  if (at == std::string_view::npos) return;
+  auto login = parts.hosts.substr(0, at);
+  parts.hosts.remove_prefix(at + 1);
+  const bool several = login.find('@') != std::string_view::npos;
+  if (several && login.find(',') != std::string_view::npos) {
+    throw_usage("user and password come once, before the first host; a comma in them is %2C");
+  }
+  const auto user = cut_until(login, ":");
+  if (!user.empty()) parts.user = decoded(user, "the user");
+  if (!login.empty()) parts.password = decoded(login.substr(1), "the password");
+  if (!parts.user && !parts.password) throw_usage("nothing comes before the @");
+}
+
+/// Takes the text after `://` apart. A `/`, `?` or `#` in a password would end the hosts too early,
+/// and the rest of the password would be shown as a path. An `@` after them is therefore refused
+/// unless `path_may_have_at`.
+UrlParts url_parts(std::string_view rest, bool path_may_have_at = false) {
+  UrlParts parts{.hosts = cut_until(rest, "/?#")};
+  if (!path_may_have_at && rest.find('@') != std::string_view::npos) {
+    throw_usage("an @ follows the host: in a user or password / is %2F, ? is %3F and # is %23");
+  }
+  if (rest.find('#') != std::string_view::npos) {
+    throw_usage("a # stands in the URL: in a user, password or name it is written %23");
+  }
+  take_login(parts);
+  parts.path = cut_until(rest, "?");
+  if (!parts.path.empty()) parts.path.remove_prefix(1);
+  if (!rest.empty()) parts.query = rest.substr(1);
+  return parts;
+}
+
+/// The same for a URL of this `form`, which has no query.
+UrlParts url_parts(std::string_view rest, const char* form) {
+  UrlParts parts = url_parts(rest);
+  const bool has_query = rest.find('?') != std::string_view::npos;
+  if (has_query) throw_usage(std::string("nothing may follow ") + form);
+  return parts;
+}
+
+/// A parameter of a query, decoded.
+struct UrlParameter {
+  std::string name;
+  std::string value;
+};
+
+/// Removes `NAME=VALUE`, and the `&` after it, from the front of a query that is not empty.
+UrlParameter take_parameter(std::string_view& query) {
+  auto value = take_until(query, '&');
+  const bool has_value = value.find('=') != std::string_view::npos;
+  if (!has_value) throw_usage("after the ? comes NAME=VALUE, and more of them after an &");
+  std::string name = decoded(take_until(value, '='), "the name of a parameter");
+  std::string text = decoded(value, redacted(name));
+  return {std::move(name), std::move(text)};
+}
+
+/// Each connection reads a file again, and the attach daemon has another working directory.
+std::string absolute_path(const std::string& path, const std::string& of) {
+  if (path.starts_with('/') && !path.starts_with("//")) return path;
+  throw_usage(of + " is not an absolute path: \"" + redacted(path) + "\"");
+}
+
+/// Refuses an IPv6 address without brackets.
+void refuse_colons(std::string_view host_and_port) {
+  if (std::count(host_and_port.begin(), host_and_port.end(), ':') < 2) return;
+  throw_usage("an IPv6 address has brackets, as in [::1]:6379, and an @ follows a password");
+}
+
+/// Removes a host name or address from the front of `authority`; IPv6 is in brackets.
+std::string take_host(std::string_view& authority) {
+  if (authority.starts_with('[')) {
+    const auto close = authority.find(']');
+    std::string address = decoded(authority.substr(1, close - 1), "the address");
+    in6_addr parsed{};
+    const std::string without_zone = address.substr(0, address.find('%'));
+    if (close == std::string_view::npos ||
+        inet_pton(AF_INET6, without_zone.c_str(), &parsed) != 1) {
+      throw_usage("\"" + redacted(authority) +
+                  "\" is not an IPv6 address in brackets, as in [::1]:6379");
+    }
+    authority.remove_prefix(close + 1);
+    return address;
+  }
+  refuse_colons(authority);
+  std::string host(cut_until(authority, ":"));
+  const bool named = std::all_of(host.begin(), host.end(), [](unsigned char c) {
+    return c == '-' || c == '.' || c == '_' || std::isalnum(c) != 0;
+  });
+  if (host.empty()) throw_usage("the host is missing: redis://HOST[:PORT][/DB]");
+  if (!named) throw_usage("invalid host name \"" + redacted(host) + "\"");
+  return host;
+}
+
+/// The port in `:PORT`, which follows a host; `usual` if nothing does.
+int port_in(std::string_view text, int usual) {
+  if (text.empty()) return usual;
+  if (!text.starts_with(':')) throw_usage("\"" + redacted(text) + "\" after the host is not :PORT");
+  const auto port = parse_number(text.substr(1), 1, 65535);
+  if (port) return static_cast<int>(*port);
+  // The text may be a password without its @.
+  throw_usage("the port is no number from 1 to 65535; an @ follows a password");
+}
+
+/// Parses `H1[:P1],H2,...`; the other members of each endpoint are those of `like`.
+std::vector<Endpoint> endpoints_at(std::string_view hosts, const Endpoint& like) {
+  std::vector<Endpoint> endpoints;
+  while (true) {
+    Endpoint endpoint = like;
+    auto address = cut_until(hosts, ",");
+    endpoint.host = take_host(address);
+    endpoint.port = port_in(address, like.port);
+    const bool twice = std::find(endpoints.begin(), endpoints.end(), endpoint) != endpoints.end();
+    if (twice) throw_usage(endpoint.address() + " is named twice");
+    endpoints.push_back(std::move(endpoint));
+    if (hosts.empty()) return endpoints;
+    hosts.remove_prefix(1);
+  }
 }
 
 LocalTarget parse_local(std::string_view rest) {
   if (rest.empty()) return {};
   if (rest.find_first_of("?#") != std::string_view::npos) {
-    throw_usage(
-        "local: takes a directory and nothing after it: a ? in its name is %3F, a # is %23");
+    throw_usage("nothing may follow local:/DIR; in a name ? is %3F and # is %23");
   }
   if (rest.starts_with("///")) rest.remove_prefix(2);  // as in file: URLs
-  return LocalTarget{absolute_path(rest, "local:")};
+  return LocalTarget{absolute_path(decoded(rest, "the path"), "the directory of local:")};
 }
 
 int parse_db(std::string_view text) {
@@ -51,20 +201,11 @@ Endpoint parse_redis(std::string_view rest, bool tls) {
   return server;
 }
 
-/// Sentinel accepts only these characters in the name of a master (sentinel.c).
-bool is_master_name(std::string_view name) {
-  return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '-' || c == '_';
-  });
-}
-
 SentinelTarget parse_sentinel(std::string_view rest, bool tls) {
-  UrlParts parts = url_parts(rest, "redis+sentinel://HOST[:PORT],.../NAME[/DB]");
+  constexpr const char* form = "redis+sentinel://HOST[:PORT],.../NAME[/DB]";
+  UrlParts parts = url_parts(rest, form);
   const auto name = cut_until(parts.path, "/");
-  if (name.empty()) {
-    throw_usage("the name of the master is missing: redis+sentinel://HOST[:PORT],.../NAME[/DB]");
-  }
-  if (!is_master_name(name)) throw_usage("invalid name of a master \"" + redacted(name) + "\"");
+  if (name.empty()) throw_usage(std::string("the name of the master is missing: ") + form);
   constexpr int usual_sentinel_port = 26379;
   Endpoint sentinel;
   sentinel.port = usual_sentinel_port;
@@ -76,9 +217,10 @@ SentinelTarget parse_sentinel(std::string_view rest, bool tls) {
 }
 
 ClusterTarget parse_cluster(std::string_view rest, bool tls) {
-  const UrlParts parts = url_parts(rest, "redis+cluster://HOST[:PORT],...");
+  constexpr const char* form = "redis+cluster://HOST[:PORT],...";
+  const UrlParts parts = url_parts(rest, form);
   if (!parts.path.empty() && parse_db(parts.path) != 0) {
-    throw_usage("a Cluster has database 0 only: redis+cluster://HOST[:PORT],...");
+    throw_usage(std::string("a Cluster has database 0 only: ") + form);
   }
   return ClusterTarget{endpoints_at(parts.hosts, parts.login(tls))};
 }
@@ -108,10 +250,8 @@ std::string chroot_from(std::string_view path) {
   std::string chroot;
   while (!path.empty()) {
     const std::string name = decoded(take_until(path, '/'), "the path");
-    const bool allowed = !name.empty() && name != "." && name != ".." && is_utf8(name) &&
-                         name.find('/') == std::string::npos &&
-                         std::none_of(name.begin(), name.end(),
-                                      [](unsigned char c) { return c < ' ' || c == 0x7f; });
+    const bool allowed = !name.empty() && name != "." && name != ".." &&
+                         name.find('/') == std::string::npos && escaped(name) == name;
     if (!allowed) throw_usage("\"" + redacted(name) + "\" cannot be the name of a node");
     chroot += "/" + name;
   }
@@ -134,11 +274,7 @@ Endpoint parse_unix(std::string_view rest) {
     throw_usage("\"" + redacted(parts.hosts) +
                 "\" comes before the path: unix:///PATH has three slashes");
   }
-  target.socket_path = absolute_path("/" + std::string(parts.path), "unix://");
-  if (target.socket_path.size() >= sizeof(sockaddr_un::sun_path)) {
-    throw_usage("the path of a socket is at most " +
-                std::to_string(sizeof(sockaddr_un::sun_path) - 1) + " bytes");
-  }
+  target.socket_path = absolute_path("/" + decoded(parts.path, "the path"), "the socket");
   while (!parts.query.empty()) {
     const UrlParameter parameter = take_parameter(parts.query);
     if (parameter.name != "db") {
@@ -161,12 +297,6 @@ void check_postgres_host(std::string_view each) {
   if (each != ":") port_in(each, 0);
 }
 
-/// Each connection reads a file again, and the attach daemon has another working directory.
-std::string path_from(const UrlParameter& given) {
-  if (given.value.starts_with('/')) return given.value;
-  throw_usage(redacted(given.name) + " is not an absolute path: \"" + redacted(given.value) + "\"");
-}
-
 void check_postgres_parameter(const UrlParameter& given) {
   constexpr std::string_view files[] = {"sslrootcert", "sslcert",   "sslkey",
                                         "sslcrl",      "sslcrldir", "passfile"};
@@ -174,7 +304,7 @@ void check_postgres_parameter(const UrlParameter& given) {
   if (name == "dlock-schema" && value.empty()) throw_usage("dlock-schema is empty");
   const bool is_file = std::find(std::begin(files), std::end(files), name) != std::end(files);
   const bool is_key_id = name == "sslkey" && value.find(':') < value.find('/');
-  if (is_file && value != "system" && !value.empty() && !is_key_id) path_from(given);
+  if (is_file && value != "system" && !value.empty() && !is_key_id) absolute_path(value, name);
 }
 
 /// libpq parses the URL, too, and refuses a wrong parameter when dlock connects.
@@ -209,23 +339,20 @@ MysqlAddress::Tls tls_from(const std::string& mode) {
 
 void take_mysql_parameters(std::string_view query, MysqlAddress& address) {
   std::string mode;
+  const std::pair<const char*, std::string*> places[] = {{"socket", &address.socket_path},
+                                                         {"ssl-mode", &mode},
+                                                         {"ssl-ca", &address.ca},
+                                                         {"ssl-cert", &address.certificate},
+                                                         {"ssl-key", &address.key}};
   while (!query.empty()) {
     const UrlParameter given = take_parameter(query);
-    if (given.name == "socket") {
-      address.socket_path = path_from(given);
-    } else if (given.name == "ssl-ca") {
-      address.ca = path_from(given);
-    } else if (given.name == "ssl-cert") {
-      address.certificate = path_from(given);
-    } else if (given.name == "ssl-key") {
-      address.key = path_from(given);
-    } else if (given.name == "ssl-mode") {
-      mode = given.value;
-    } else {
-      throw_usage(
-          "\"" + redacted(given.name) + "\" after the ? is unknown" +
-          did_you_mean(given.name, {"socket", "ssl-mode", "ssl-ca", "ssl-cert", "ssl-key"}));
+    const auto place = std::find_if(std::begin(places), std::end(places),
+                                    [&](const auto& each) { return each.first == given.name; });
+    if (place == std::end(places)) {
+      throw_usage("\"" + redacted(given.name) + "\" after the ? is none of socket, " +
+                  "ssl-mode, ssl-ca, ssl-cert and ssl-key");
     }
+    *place->second = place->second == &mode ? given.value : absolute_path(given.value, given.name);
   }
   // A CA file is given to verify the server, so it implies verification.
   if (!address.ca.empty()) address.tls = MysqlAddress::Tls::verified;
@@ -241,9 +368,6 @@ SqlTarget parse_mysql(std::string_view scheme, std::string_view rest) {
 #endif
   const UrlParts parts = url_parts(rest);
   const std::string begin = std::string(scheme) + "://";
-  if (parts.hosts.find(',') != std::string_view::npos) {
-    throw_usage("a URL of MySQL or MariaDB names one host");
-  }
   MysqlAddress address;
   address.user = parts.user;
   if (auto hosts = parts.hosts; !hosts.empty()) {
@@ -256,8 +380,7 @@ SqlTarget parse_mysql(std::string_view scheme, std::string_view rest) {
   }
   take_mysql_parameters(parts.query, address);
   if (!address.host.empty() && !address.socket_path.empty()) {
-    throw_usage("a URL names a host or a socket, not both: " + begin +
-                "/DB?socket=/PATH has three slashes");
+    throw_usage("a URL names a host or a socket, not both: " + begin + "/DB?socket=/PATH");
   }
   SqlTarget target{"",
                    begin + escaped(percent_decoded(parts.hosts)) + "/" + escaped(address.database)};
@@ -268,31 +391,14 @@ SqlTarget parse_mysql(std::string_view scheme, std::string_view rest) {
 }
 
 [[noreturn]] void refuse_scheme(std::string_view scheme) {
-  // Some clients and Docker's links use tcp:// for Redis.
-  const std::string meant = scheme == "tcp" ? "redis" : std::string(scheme);
   std::vector<std::string> known;
   for (std::string_view words = option("server").value.words; !words.empty();) {
     known.emplace_back(take_until(words, ' '));
   }
-  const std::string suggestion = did_you_mean(meant + "://", known);
-  throw_usage("unknown scheme " + redacted(scheme) + "://" +
-              (suggestion.empty()
-                   ? ": it is local:, redis://, rediss://, unix://, redis+sentinel://, "
-                     "redis+cluster://, postgres://, mysql://, mariadb://, etcd:// or zk://"
-                   : suggestion));
-}
-
-[[noreturn]] void refuse_plain(std::string_view text) {
-  const bool may_be_host =
-      !text.empty() && !text.starts_with("redis") && !text.starts_with("unix") &&
-      std::all_of(text.begin(), text.end(), [](unsigned char c) {
-        return std::isalnum(c) != 0 ||
-               std::string_view(".-:").find(static_cast<char>(c)) != std::string_view::npos;
-      });
-  const std::string meant = text == "local" ? "local:" : "redis://" + std::string(text);
-  throw_usage("invalid URL \"" + redacted(text) +
-              "\": expected local:[/DIR], redis://HOST[:PORT][/DB] or " + "unix:///PATH[?db=N]" +
-              (may_be_host ? ": did you mean " + meant + "?" : ""));
+  const std::string name = std::string(scheme) + "://";
+  const std::string suggestion = did_you_mean(name, known);
+  throw_usage("unknown scheme " + redacted(name) +
+              (suggestion.empty() ? ": it is one of " + joined(known, " ") : suggestion));
 }
 
 }  // namespace
@@ -307,22 +413,15 @@ std::string ZooKeeperTarget::name() const {
          escaped(chroot);
 }
 
-bool is_redis(const Target& target) {
-  return std::holds_alternative<Endpoint>(target) ||
-         std::holds_alternative<SentinelTarget>(target) ||
-         std::holds_alternative<ClusterTarget>(target) ||
-         std::holds_alternative<QuorumTarget>(target);
-}
-
 Target parse_server_url(std::string_view text) {
   // `$(cat ...)` of other shells, or a user, may leave a line end in a file or variable.
   while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
-  if (text.starts_with('"') || text.starts_with('\'')) {
-    throw_usage("the URL begins with a quote: write it without quotes");
-  }
   if (text.starts_with("local:")) return parse_local(text.substr(6));
   const auto colon = text.find("://");
-  if (colon == std::string_view::npos) refuse_plain(text);
+  if (colon == std::string_view::npos) {
+    throw_usage("invalid URL \"" + redacted(text) +
+                "\": expected local:[/DIR], redis://HOST[:PORT][/DB] or unix:///PATH[?db=N]");
+  }
   const auto scheme = text.substr(0, colon);
   const auto rest = text.substr(colon + 3);
   if (scheme == "unix") return parse_unix(rest);

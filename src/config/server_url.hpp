@@ -68,7 +68,12 @@ using Target = std::variant<LocalTarget, Endpoint, SentinelTarget, ClusterTarget
                             SqlTarget, EtcdTarget, ZooKeeperTarget>;
 
 /// Whether the target is Redis or Valkey in any deployment.
-bool is_redis(const Target& target);
+inline bool is_redis(const Target& target) {
+  return std::holds_alternative<Endpoint>(target) ||
+         std::holds_alternative<SentinelTarget>(target) ||
+         std::holds_alternative<ClusterTarget>(target) ||
+         std::holds_alternative<QuorumTarget>(target);
+}
 
 /// Parses a URL in one of the forms of the README; user, password and paths are percent-decoded,
 /// and `rediss` sets default TlsSettings. Throws Error{usage} without the source of the URL; the

@@ -54,9 +54,8 @@ Token token_from(const SourcedValue& given) {
   return Token{given.text};
 }
 
-OnLost on_lost_from(const SourcedValue& given) {
-  if (given.text == "stop") return OnLost::stop;
-  if (given.text == "ignore") return OnLost::ignore;
+bool stop_on_loss_from(const SourcedValue& given) {
+  if (given.text == "stop" || given.text == "ignore") return given.text == "stop";
   given.refuse(in_quotes(given.text) + " is neither stop nor ignore");
 }
 
@@ -99,9 +98,7 @@ class Resolver {
     auto& settings = std::get<CommandSettings>(any);
     settings.quiet = line_.has("q");
     settings.verbose = line_.has("verbose");
-    for (const ConfigFile& file : sources_.files()) {
-      for (const std::string& warning : file.warnings) settings.warnings.push_back(warning);
-    }
+    settings.warnings = sources_.warnings();
     if constexpr (requires { settings.json; }) settings.json = line_.has("json");
     resolve(settings);
     // `guard --state` needs no server.
@@ -117,7 +114,10 @@ class Resolver {
   void resolve_server(CommandSettings& settings) const {
     settings.prefix = setting("prefix", prefix_from).value_or(settings.prefix);
     choose_server(sources_, settings);
-    if constexpr (requires { settings.replicas; }) settings.replicas = replicas(settings.server);
+    constexpr bool is_doctor = std::is_same_v<CommandSettings, DoctorSettings>;
+    if constexpr (is_doctor) settings.expected_replicas = replicas(settings.server);
+    if constexpr (!is_doctor) settings.replicas = replicas(settings.server);
+    if constexpr (requires { settings.ttl; }) settings.session_ttl = settings.ttl;
     if (std::holds_alternative<QuorumTarget>(settings.server)) {
       constexpr bool is_latch = std::is_same_v<CommandSettings, LatchSettings>;
       if constexpr (!is_latch && requires { settings.ttl; }) {
@@ -129,7 +129,7 @@ class Resolver {
                     "a server that restarts may forget a longer one");
       }
     }
-    if constexpr (requires { settings.layout; }) choose_layout(line_, settings);
+    choose_layout(line_, settings);
     if constexpr (requires { settings.all_kinds; }) {
       if (settings.all_kinds) choose_all_kinds(settings);
     }
@@ -143,7 +143,7 @@ class Resolver {
     settings.max_hold = duration("max-hold", milliseconds(1), longest_duration);
     settings.min_hold = duration("min-hold", milliseconds(1), longest_duration);
     settings.wait_tree = line_.has("wait-tree");
-    settings.on_lost = setting("on-lost", on_lost_from).value_or(OnLost::stop);
+    settings.stop_on_loss = setting("on-lost", stop_on_loss_from).value_or(true);
     settings.watchdog = line_.has("watchdog");
     settings.status_fd = setting("status-fd", status_fd_from);
     settings.metrics_file = line_.value("metrics");
@@ -170,9 +170,9 @@ class Resolver {
   }
 
   void resolve(ReleaseSettings& settings) const {
-    settings.force = line_.has("force");
+    settings.evict = line_.has("force");
     settings.keys = keys();
-    if (settings.force) {
+    if (settings.evict) {
       settings.patterns = patterns();
       if (!settings.patterns.empty() && line_.has("fence")) {
         throw_usage("--fence goes with keys: " + in_quotes(settings.patterns.front()) +
@@ -186,7 +186,7 @@ class Resolver {
     }
     if (settings.keys.empty() && settings.patterns.empty()) refuse_without_key();
     for (const char* name : {"fence", "reason"}) {
-      if (line_.has(name) && !settings.force) {
+      if (line_.has(name) && !settings.evict) {
         throw_usage(option(name).shown() + " goes with --force");
       }
     }
@@ -194,7 +194,7 @@ class Resolver {
     for (const SourcedValue& given : sources_.in_flags("fence")) {
       settings.fence = Fence{number_from(given, "fence", 1, largest_fence)};
     }
-    if (!settings.force) settings.token = token_to_release();
+    if (!settings.evict) settings.token = token_to_release();
   }
 
   void resolve(InspectSettings& settings) const {
@@ -238,7 +238,7 @@ class Resolver {
     if (!settings.state && !settings.state_key) {
       throw_usage("missing resource: --state FILE or --state-key NAME");
     }
-    if (settings.state) refuse_flags(sources_, flags_about_a_server, "goes with --state-key");
+    if (settings.state) sources_.refuse_flags(flags_about_a_server, "goes with --state-key");
     settings.fence = guarded_fence();
   }
 
@@ -250,6 +250,7 @@ class Resolver {
       -> std::optional<decltype(parse(std::declval<const SourcedValue&>()))> {
     std::optional<decltype(parse(std::declval<const SourcedValue&>()))> first;
     for (const auto& place : sources_.of(name)) {
+      if (place.empty()) continue;
       auto value = parse(place.front());
       if (!first) first = std::move(value);
     }
@@ -313,9 +314,7 @@ class Resolver {
     if (operands.size() > 1 && operands[1] == "--") {
       throw_usage("missing -k before the key: dlock " + name + redacted(operands[0]) + usage);
     }
-    const std::string misread =
-        operands.size() > 1 ? in_quotes(operands[0]) + " was read as COMMAND; " : "";
-    throw_usage("missing key: " + misread + "dlock " + name + "KEY" + usage);
+    throw_usage("missing key: dlock " + name + "KEY" + usage);
   }
 
   /// A bad label must not stop a deployment, so it is shortened, with a warning.
@@ -364,31 +363,26 @@ class Resolver {
     // too.
     if (!grace) return std::min(milliseconds(5000), ttl / 4);
     if (*grace <= ttl / 3) return *grace;
-    const SourcedValue given = sources_.of("grace").front().front();
-    given.refuse(in_quotes(given.text) + " is more than a third of the ttl, which is " +
-                 human_duration(ttl));
+    const auto given = sources_.first("grace");
+    given->refuse(in_quotes(given->text) + " is more than a third of the ttl, which is " +
+                  human_duration(ttl));
   }
 
-  /// The value of --replicas, 0 if it is not given. Only some servers have replicas.
+  /// The value of --replicas, 0 if it is not given.
   int replicas(const Target& server) const {
     const auto replicas = number("replicas", "number of replicas", 1, 1000);
-    if (!replicas) return 0;
-    if (!is_redis(server)) {
-      throw_usage(
-          "--replicas: it needs a Redis server: locks on this host have none, and other servers "
-          "count theirs themselves");
+    const bool may_have_some = is_redis(server) && !std::holds_alternative<QuorumTarget>(server);
+    if (replicas && !may_have_some) {
+      throw_usage("--replicas: only one Redis server, its sentinels or a Cluster have replicas");
     }
-    if (std::holds_alternative<QuorumTarget>(server)) {
-      throw_usage("--replicas: on a majority of servers a replica has no vote: name one server");
-    }
-    return *replicas;
+    return replicas.value_or(0);
   }
 
   void refuse_over(milliseconds most, const char* name, std::optional<milliseconds> span,
                    const char* why) const {
     if (span.value_or(milliseconds(0)) <= most) return;
-    sources_.of(name).front().front().refuse("at most " + human_duration(most) +
-                                             " on a majority of servers; " + why);
+    sources_.first(name)->refuse("at most " + human_duration(most) + " on a majority of servers; " +
+                                 why);
   }
 
   LatchVerb latch_verb() const {

@@ -19,12 +19,9 @@
 
 namespace dlock {
 
-/// The reaction of `run` to the loss of a lock: stop COMMAND, or let it run on.
-enum class OnLost { stop, ignore };
-
 enum class LatchVerb { open, arrive, wait };
 
-/// The settings of all commands: what they write to stderr, and the server.
+/// The settings of all commands: what they write to stderr, the server, and what it is asked for.
 struct ServerSettings {
   bool quiet = false;
   bool verbose = false;
@@ -33,14 +30,16 @@ struct ServerSettings {
   Target server = LocalTarget{};
   bool server_is_default = false;  ///< no server was configured: `local:` is used, with a notice
   std::string prefix = "dlock:";   ///< of every key and channel on the server
+  int replicas = 0;                ///< number of replicas that must have a lock before it counts
+  std::optional<milliseconds> session_ttl;  ///< the ttl, which sets the timeout of a session
+  /// The layout of another library's keys. The server is a Redis then, and the other settings ask
+  /// for nothing that the layout does not support.
+  std::optional<Layout> layout;
 };
 
 /// The locks of run, acquire, renew, release and inspect.
 struct LockSettings : ServerSettings {
   std::vector<LockKey> keys;  ///< as the user named them, without duplicates
-  /// The layout of another library's keys. The server is a Redis then, and the other settings ask
-  /// for nothing that the layout does not support.
-  std::optional<Layout> layout;
 };
 
 /// How run and acquire acquire their locks.
@@ -53,7 +52,6 @@ struct ClaimSettings : LockSettings {
   std::optional<Owner> above;  ///< DLOCK_OWNER
   std::string label;
   int stop_signal = 0;  ///< for COMMAND, or for the process of `attach`
-  int replicas = 0;     ///< number of replicas that must have a lock before it counts
 };
 
 struct RunSettings : ClaimSettings {
@@ -63,7 +61,7 @@ struct RunSettings : ClaimSettings {
   std::optional<milliseconds> max_hold;
   std::optional<milliseconds> min_hold;
   bool wait_tree = false;
-  OnLost on_lost = OnLost::stop;
+  bool stop_on_loss = true;  ///< false: COMMAND runs on after the loss of a lock
   bool watchdog = false;
   std::optional<int> status_fd;
   std::optional<std::string> metrics_file;
@@ -83,12 +81,12 @@ struct RenewSettings : LockSettings {
 };
 
 struct ReleaseSettings : LockSettings {
-  /// Not set with `force`. Empty if a script passes on the output of an acquire that failed.
+  /// Not set with `evict`. Empty if a script passes on the output of an acquire that failed.
   std::optional<Token> token;
-  bool force = false;
-  std::vector<std::string> patterns;  ///< globs of keys, only with `force`
-  std::optional<Fence> fence;         ///< only with `force`: evict only this holder
-  std::string reason;                 ///< with `force`: shown to the evicted holders
+  bool evict = false;                 ///< --force
+  std::vector<std::string> patterns;  ///< globs of keys, only with `evict`
+  std::optional<Fence> fence;         ///< only with `evict`: evict only this holder
+  std::string reason;                 ///< with `evict`: shown to the evicted holders
   bool json = false;
 };
 
@@ -112,8 +110,8 @@ struct LatchSettings : ServerSettings {
 
 struct DoctorSettings : ServerSettings {
   milliseconds ttl{0};
-  int replicas = 0;
-  bool json = false;  ///< at most one of these three is true
+  int expected_replicas = 0;  ///< of the locks that it is judged for
+  bool json = false;          ///< at most one of these three is true
   bool acl = false;
   bool schema = false;
 };

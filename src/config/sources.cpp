@@ -28,21 +28,6 @@ std::optional<std::string> home_directory(const Environment& environment) {
   return entry->pw_dir;
 }
 
-/// Reads the user's file. HOME may be another user's home, because sudo, su and setpriv can keep
-/// it; a file that its owner made unreadable for others is not used.
-ConfigFile read_home_file(const std::string& home) {
-  const std::string path = home + "/.config/dlock.conf";
-  struct stat status {};
-  const bool is_closed = access(path.c_str(), R_OK) != 0 && errno == EACCES;
-  if (!is_closed || stat(home.c_str(), &status) != 0 || status.st_uid == geteuid()) {
-    return read_config_file(path, true);
-  }
-  ConfigFile none;
-  none.warnings.push_back("HOME is " + escaped(home) + ", the home of another user: " +
-                          escaped(path) + " cannot be read and is not used");
-  return none;
-}
-
 constexpr std::size_t largest_config_file = 1 << 20;
 constexpr const char* expected = "expected \"name = value\"";
 
@@ -53,56 +38,36 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(from, text.find_last_not_of(blanks) + 1 - from);
 }
 
-/// Whether `line`, whose `name` ends at `equals`, looks like one without `name =`. Its first `=`
-/// may be a part of a password then, for example base64 padding.
-bool may_show_password(std::string_view line, std::size_t equals, std::string_view name) {
-  const bool is_padding = line.find_first_not_of('=', equals) == std::string_view::npos;
-  return name.find_first_of(":@/ \t") != std::string_view::npos ||
-         (is_padding && name.size() == equals && equals > 0);
-}
-
-void check_name(const SourcedValue& whole, std::string_view line, std::size_t equals,
-                const std::string& name) {
+void check_name(const SourcedValue& whole, const std::string& name) {
   std::vector<std::string> names;
   for (const Option& each : options()) {
     if (each.has(in_files)) names.emplace_back(each.name);
   }
   if (std::find(names.begin(), names.end(), name) != names.end()) return;
-  if (may_show_password(line, equals, name)) whole.refuse(expected);
-  whole.refuse("unknown setting " + in_quotes(name) + did_you_mean(name, names));
+  // A line without `name =` may hold a password, with base64 padding as its first `=`.
+  const std::string meant = did_you_mean(name, names);
+  const bool may_be_password = meant.empty() || name.find_first_of(":@/ \t") != std::string::npos;
+  if (may_be_password) whole.refuse(std::string("unknown setting: ") + expected);
+  whole.refuse("unknown setting " + in_quotes(name) + meant);
 }
 
-FileEntry parse_line(const std::string& place, std::string_view line) {
+/// The name and the value of a line.
+std::pair<std::string, SourcedValue> parse_line(const std::string& place, std::string_view line) {
   const SourcedValue whole{"", place, ErrorKind::configuration};
   if (line.find('\0') != std::string_view::npos) whole.refuse("the line holds a NUL");
   const auto equals = line.find('=');
   if (equals == std::string_view::npos) whole.refuse(expected);
   const std::string name(trimmed(line.substr(0, equals)));
-  check_name(whole, line, equals, name);
+  check_name(whole, name);
   const SourcedValue value{std::string(trimmed(line.substr(equals + 1))), place + ": " + name,
                            ErrorKind::configuration};
   if (value.text.empty()) value.refuse("the value is empty");
   return {name, value};
 }
 
-/// Refuses a second entry of the same name in one file, except for `server`, and a second password.
-void check_alone(const std::vector<FileEntry>& earlier, const FileEntry& entry) {
-  const auto kind = [](const std::string& name) {
-    return name == "password-command" ? "password" : name.substr(0, name.find("-file"));
-  };
-  for (const FileEntry& other : earlier) {
-    if (entry.name == "server" || kind(other.name) != kind(entry.name)) continue;
-    entry.value.refuse("is already set at " + other.value.place);
-  }
-}
-
-bool is_secret(const FileEntry& entry) {
-  return entry.name == "password" || (entry.name == "server" && holds_password(entry.value.text));
-}
-
-/// A path that is a URL was given to the wrong flag, and may contain a password.
-std::string shown_path(const std::string& path) {
-  return path.find("://") == std::string::npos ? escaped(path) : redacted(path);
+/// The settings that a file may have only once between them: the server has one password.
+std::string kind_of_setting(const std::string& name) {
+  return name == "password-command" ? "password" : name.substr(0, name.find("-file"));
 }
 
 /// A duration in the form of the command line: `100ms`, `24h`.
@@ -137,35 +102,81 @@ void SourcedValue::refuse(const std::string& why) const {
 Sources::Sources(const CommandLine& line, const Environment& environment,
                  const std::string& system_file)
     : line_(line), environment_(environment) {
-  const auto chosen = of("config");
-  if (chosen.empty()) {
+  const auto chosen = first("config");
+  if (!chosen) {
     const auto home = home_directory(environment_);
-    if (home) files_.push_back(read_home_file(*home));
-    files_.push_back(read_config_file(system_file, true));
+    if (home) add_file_of_home(*home);
+    add_file(system_file, true);
     return;
   }
-  const SourcedValue& first = chosen.front().front();
   try {
-    files_.push_back(read_config_file(first.text, false));
+    add_file(chosen->text, false);
   } catch (const Error& fault) {
-    throw fault.reworded(first.place + ": " + fault.what());
+    throw fault.reworded(chosen->place + ": " + fault.what());
   }
+}
+
+/// HOME may be another user's home, because sudo, su and setpriv can keep it; a file that its owner
+/// made unreadable for others is not used.
+void Sources::add_file_of_home(const std::string& home) {
+  const std::string path = home + "/.config/dlock.conf";
+  struct stat status {};
+  const bool is_closed = access(path.c_str(), R_OK) != 0 && errno == EACCES;
+  if (!is_closed || stat(home.c_str(), &status) != 0 || status.st_uid == geteuid()) {
+    return add_file(path, true);
+  }
+  warnings_.push_back("HOME is " + escaped(home) + ", the home of another user: " + escaped(path) +
+                      " cannot be read and is not used");
+}
+
+/// A missing file counts as empty if `may_be_missing`.
+void Sources::add_file(const std::string& path, bool may_be_missing) {
+  const bool is_missing = access(path.c_str(), F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR);
+  if (may_be_missing && is_missing) return;
+  std::string content;
+  try {
+    content = read_whole(path, largest_config_file);
+  } catch (const Error& fault) {
+    throw Error(ErrorKind::configuration, fault.what());
+  }
+  ConfigFile& file = files_.emplace_back();
+  bool secret = false;
+  std::string_view rest = content;
+  for (int number = 1; !rest.empty(); ++number) {
+    const auto line = trimmed(take_until(rest, '\n'));
+    if (line.empty() || line.front() == '#') continue;
+    auto [name, value] = parse_line(escaped(path) + ":" + std::to_string(number), line);
+    for (const auto& [earlier, other] : file) {
+      if (name == "server" || kind_of_setting(earlier) != kind_of_setting(name)) continue;
+      value.refuse("is already set at " + other.place);
+    }
+    secret |= name == "password" || (name == "server" && holds_password(value.text));
+    file.emplace_back(std::move(name), std::move(value));
+  }
+  if (secret) warn_if_exposed(path, "a password", warnings_);
 }
 
 std::vector<std::vector<SourcedValue>> Sources::of(std::string_view name) const {
   std::vector<std::vector<SourcedValue>> places{in_flags(name)};
   const Option& found = option(name);
   if (found.has_other_places(*line_.command)) {
-    if (found.variable != nullptr) places.push_back(in_variable(found.variable));
+    auto& variable = places.emplace_back();
+    if (found.variable != nullptr) variable = in_variable(found.variable);
     for (const ConfigFile& file : files_) {
       auto& values = places.emplace_back();
-      for (const FileEntry& entry : file.entries) {
-        if (entry.name == name) values.push_back(entry.value);
+      for (const auto& [each, value] : file) {
+        if (each == name) values.push_back(value);
       }
     }
   }
-  std::erase_if(places, [](const auto& place) { return place.empty(); });
   return places;
+}
+
+std::optional<SourcedValue> Sources::first(std::string_view name) const {
+  for (auto& place : of(name)) {
+    if (!place.empty()) return std::move(place.front());
+  }
+  return std::nullopt;
 }
 
 std::vector<SourcedValue> Sources::in_flags(std::string_view name) const {
@@ -185,10 +196,9 @@ std::vector<SourcedValue> Sources::in_variable(const std::string& name) const {
   return {value};
 }
 
-void refuse_flags(const Sources& sources, std::initializer_list<const char*> names,
-                  const char* why) {
+void Sources::refuse_flags(std::initializer_list<const char*> names, const char* why) const {
   for (const char* name : names) {
-    for (const SourcedValue& given : sources.in_flags(name)) given.refuse(why);
+    for (const SourcedValue& given : in_flags(name)) given.refuse(why);
   }
 }
 
@@ -202,52 +212,29 @@ Environment process_environment() {
 
 std::string read_whole(const std::string& path, std::size_t at_most) {
   const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) throw_errno("cannot read " + shown_path(path));
+  if (!file) throw_errno("cannot read " + in_quotes(path));
   std::string content;
   char part[4096];
   while (true) {
     const ssize_t count = read(file.get(), part, sizeof part);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw_errno("cannot read " + shown_path(path));
+    if (count < 0) throw_errno("cannot read " + in_quotes(path));
     if (count == 0) return content;
     content.append(part, static_cast<std::size_t>(count));
     if (content.size() > at_most) {
       throw Error(ErrorKind::host_refused,
-                  shown_path(path) + " is longer than " + std::to_string(at_most) + " bytes");
+                  in_quotes(path) + " is longer than " + std::to_string(at_most) + " bytes");
     }
   }
 }
 
-std::string exposed_warning(const std::string& path, const char* secret) {
+void warn_if_exposed(const std::string& path, const char* secret,
+                     std::vector<std::string>& warnings) {
   struct stat status {};
   const bool is_file = stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
-  if (!is_file || (status.st_mode & S_IROTH) == 0) return "";
+  if (!is_file || (status.st_mode & S_IROTH) == 0) return;
   const std::string name = escaped(path);
-  return name + " holds " + secret + " and every user may read it: chmod o-r " + name;
-}
-
-ConfigFile read_config_file(const std::string& path, bool may_be_missing) {
-  const bool is_missing = access(path.c_str(), F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR);
-  if (may_be_missing && is_missing) return {};
-  std::string content;
-  try {
-    content = read_whole(path, largest_config_file);
-  } catch (const Error& fault) {
-    throw Error(ErrorKind::configuration, fault.what());
-  }
-  ConfigFile file;
-  std::string_view rest = content;
-  for (int number = 1; !rest.empty(); ++number) {
-    const auto line = trimmed(take_until(rest, '\n'));
-    if (line.empty() || line.front() == '#') continue;
-    auto entry = parse_line(escaped(path) + ":" + std::to_string(number), line);
-    check_alone(file.entries, entry);
-    file.entries.push_back(std::move(entry));
-  }
-  const std::string warning = exposed_warning(path, "a password");
-  const bool secret = std::any_of(file.entries.begin(), file.entries.end(), is_secret);
-  if (secret && !warning.empty()) file.warnings.push_back(warning);
-  return file;
+  warnings.push_back(name + " holds " + secret + " and every user may read it: chmod o-r " + name);
 }
 
 milliseconds duration_from(const SourcedValue& given, milliseconds least, milliseconds most) {
@@ -299,13 +286,13 @@ std::string line_from(const SourcedValue& given, const std::string& what) {
 
 std::string prefix_from(const SourcedValue& given) {
   constexpr std::size_t longest_prefix = 100;
-  if (given.text.size() > longest_prefix) given.refuse("the prefix is longer than 100 bytes");
-  // Braces would decide which part of the key Redis Cluster hashes to a slot.
-  if (given.text.find_first_of("{}") != std::string::npos) given.refuse("the prefix holds { or }");
-  if (!is_utf8(given.text)) given.refuse("the prefix is not UTF-8");
   std::string plain = given.text;
   std::erase(plain, '\\');
-  if (escaped(plain) != plain) given.refuse("the prefix holds control characters");
+  // Braces would decide which part of the key Redis Cluster hashes to a slot.
+  const bool has_braces = plain.find_first_of("{}") != std::string::npos;
+  if (given.text.size() > longest_prefix || has_braces || escaped(plain) != plain) {
+    given.refuse("a prefix is UTF-8 of at most 100 bytes, without {, } and control characters");
+  }
   return given.text;
 }
 

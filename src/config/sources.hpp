@@ -3,6 +3,8 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/duration.hpp"
@@ -22,58 +24,51 @@ struct SourcedValue {
   [[noreturn]] void refuse(const std::string& why) const;
 };
 
-/// One line of a configuration file.
-struct FileEntry {
-  std::string name;
-  SourcedValue value;
-};
-
-/// One configuration file as read: its names are checked, its values are not.
-struct ConfigFile {
-  std::vector<FileEntry> entries;
-  std::vector<std::string> warnings;
-};
-
-/// Reads the file at `path`. Throws Error{configuration} if it cannot be read, or has a line that
-/// is not `name = value`, an unknown name, or the same name twice. A missing file counts as empty
-/// if `may_be_missing`.
-ConfigFile read_config_file(const std::string& path, bool may_be_missing);
-
 /// Reads a small file whole. Throws Error{host_refused}, whose message is only the reason.
 std::string read_whole(const std::string& path, std::size_t at_most);
 
-/// The warning about a file with `secret` ("a password") that every user may read; empty if they
-/// may not.
-std::string exposed_warning(const std::string& path, const char* secret);
+/// Adds a warning if every user may read this file, which has `secret` ("a password").
+void warn_if_exposed(const std::string& path, const char* secret,
+                     std::vector<std::string>& warnings);
 
 /// The sources of settings: flags override variables, variables override files.
 class Sources {
  public:
+  /// Throws Error{configuration} for a file that cannot be read, or has a line that is not
+  /// `name = value`, an unknown name, or the same name twice. Its values are not checked.
   Sources(const CommandLine& line, const Environment& environment, const std::string& system_file);
 
-  /// The values of this option from each source that has it, by precedence. Several values from one
-  /// source belong together (`--server`) and are never mixed with those of another source.
+  /// The values of this option from each source, by precedence: flags, variable, files; empty for a
+  /// source that does not have it. Several values from one source belong together (`--server`) and
+  /// are never mixed with those of another source.
   std::vector<std::vector<SourcedValue>> of(std::string_view name) const;
+  /// The value with the highest precedence.
+  std::optional<SourcedValue> first(std::string_view name) const;
   std::vector<SourcedValue> in_flags(std::string_view name) const;
   /// An empty variable counts as unset, because compose files set variables that way. An empty
   /// `DLOCK_SERVER` is refused, because the locks would be on another server.
   std::vector<SourcedValue> in_variable(const std::string& name) const;
+  /// Refuses flags that do not go with the choice, and says why. Variables and files are allowed,
+  /// because they may serve several choices.
+  void refuse_flags(std::initializer_list<const char*> names, const char* why) const;
   /// Whether the variable is set to an empty value.
   bool is_empty(const std::string& variable) const { return environment_(variable) == ""; }
 
-  /// The configuration files, by precedence.
-  const std::vector<ConfigFile>& files() const { return files_; }
+  /// Warnings about the configuration files.
+  const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
+  /// The names of a file with their values, in the order of its lines.
+  using ConfigFile = std::vector<std::pair<std::string, SourcedValue>>;
+
+  void add_file(const std::string& path, bool may_be_missing);
+  void add_file_of_home(const std::string& home);
+
   const CommandLine& line_;
   const Environment& environment_;
   std::vector<ConfigFile> files_;  // by precedence
+  std::vector<std::string> warnings_;
 };
-
-/// Refuses flags that do not go with the choice, and says why. Variables and files are allowed,
-/// because they may serve several choices.
-void refuse_flags(const Sources& sources, std::initializer_list<const char*> names,
-                  const char* why);
 
 // Conversions from text to values; each refuses a bad value and names its source.
 

@@ -17,6 +17,7 @@
 
 #include "base/error.hpp"
 #include "base/fd.hpp"
+#include "base/process.hpp"
 #include "base/text.hpp"
 #include "output/log.hpp"
 
@@ -176,24 +177,9 @@ constexpr Gauge latch_gauges[] = {
      [](const KeyState& key) { return Sample(seconds(key.latch->left)); }},
 };
 
-/// A file of ours is much smaller; of a foreign file only the beginning is read.
-constexpr std::size_t most_read = 1 << 20;
 constexpr mode_t for_all_to_read = 0644;
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(ErrorKind::host_refused, why); }
-
-std::string text_of(const std::string& path) {
-  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  std::string text;
-  if (!file) return text;
-  char part[4096];
-  while (text.size() < most_read) {
-    const auto got = read(file.get(), part, sizeof part);
-    if (got <= 0) break;
-    text.append(part, static_cast<std::size_t>(got));
-  }
-  return text;
-}
 
 }  // namespace
 
@@ -284,7 +270,7 @@ void replace_metrics_file(const std::string& path,
   if (lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
     refuse("it is not a regular file");
   }
-  const std::string now = text(text_of(path));
+  const std::string now = text(proc_text(path));
   const auto name = path.rfind('/') + 1;
   std::string beside = path.substr(0, name) + "." + path.substr(name) + ".XXXXXX";
   const Fd file(mkostemp(beside.data(), O_CLOEXEC));

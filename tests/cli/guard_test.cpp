@@ -79,16 +79,6 @@ TEST_CASE("guard: a fence that is as large as any before runs, an older one is r
   CHECK(quiet.err == stale("seal", "14", "15"));
 }
 
-TEST_CASE(
-    "guard: a fence that counts changes, after one of a clock, is told to be of another engine") {
-  const Resource resource;
-  CHECK(resource.guard("1795450044385012", {"true"}).exit_code == 0);
-  const Result moved = resource.guard("4711", {"true"});
-  CHECK(moved.exit_code == 79);
-  CHECK(holds(moved.err, "after a move of the locks to etcd"));
-  CHECK(!holds(resource.guard("1795450044385011", {"true"}).err, "etcd"));
-}
-
 TEST_CASE("guard: the fence is that of the run around it, which a later holder makes older") {
   const Resource resource;
   const Place place(Engine::local);

@@ -1,10 +1,10 @@
 // Prints the table of the parser, for the tests that compare manual pages and completions with it,
 // and for scripts/completions: a line for each command, for each of its options, and for each
-// setting without a flag. Tabs separate the columns; "-" means none, "," separates aliases, and a
-// blank the words that complete a value.
+// setting without a flag. Tabs separate the columns; "-" means none, and blanks separate the words
+// that complete a value.
 //
 //   command  NAME     HELP     OPERANDS
-//   option   COMMAND  --LONG  -X  VALUE  VARIABLE  file  ALIASES  HELP  COMPLETION  WORDS  many
+//   option   COMMAND  --LONG  -X  VALUE  VARIABLE  file  ALIAS  HELP  COMPLETION  WORDS  many
 //   setting  NAME     VARIABLE
 
 #include <initializer_list>
@@ -54,14 +54,10 @@ std::string words_of(const Option& option) {
 void print_option(const dlock::Subcommand& command, const Option& option) {
   const std::string name(option.name);
   const bool elsewhere = option.has_other_places(command.command);
-  std::string aliases;
-  for (const std::string_view alias : dlock::aliases_of(option)) {
-    aliases.append(aliases.empty() ? "" : ",").append(alias);
-  }
   print_row({"option", command.name, name.empty() ? "" : "--" + name,
              option.letter == 0 ? "" : std::string("-") + option.letter,
              or_nothing(option.value.name), elsewhere ? or_nothing(option.variable) : "",
-             elsewhere && option.has(dlock::in_files) ? "file" : "", aliases,
+             elsewhere && option.has(dlock::in_files) ? "file" : "", option.alias,
              option.help_for(command.command), name_of(option.value.completion), words_of(option),
              option.has(dlock::adds_up) ? "many" : ""});
 }

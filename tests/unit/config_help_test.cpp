@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "config/help.hpp"
 #include "config/options.hpp"
 #include "support/files.hpp"
 #include "unit/config_support.hpp"

@@ -46,7 +46,7 @@ TEST_CASE("--compat refuses a layout that does not exist, and one without its pa
   CHECK(error("\x1b[2J").find('\x1b') == std::string::npos);
   CHECK(place.usage_error(
             on_redis({"inspect", "-k", "N", "--compat", "redsync", "--compat", "redlock"})) ==
-        "--compat goes with all keys of a command: there is a second one, \"redlock\"");
+        "--compat goes with all keys of a command: there is a second one");
 }
 
 TEST_CASE("--compat refuses what no layout has room for") {
@@ -101,7 +101,7 @@ TEST_CASE("a layout is named on the command line only") {
   place.variables["DLOCK_COMPAT"] = "redis-py";
   CHECK(!place.resolve<InspectSettings>(on_redis({"inspect", "N"})).layout);
   place.user("compat = redis-py\n");
-  CHECK(place.file_error(on_redis({"inspect", "N"})).find("compat") != std::string::npos);
+  CHECK(place.file_error(on_redis({"inspect", "N"})).find("unknown setting") != std::string::npos);
 }
 
 }  // namespace dlock

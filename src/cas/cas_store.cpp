@@ -141,12 +141,11 @@ Answer CasStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& 
     HolderIdentity backing;
     backing.mailbox = own.address;
     const auto outcome = record.table.acquire(claim, ask, backing, record.now, record);
-    record.finish(outcome.more);
-    const auto* granted = std::get_if<Granted>(&outcome.answer);
+    const auto* granted = std::get_if<Granted>(&outcome);
     if (granted != nullptr) {
       answer = Grant{granted->fence, Lease{granted->lease, {}}};
     } else {
-      const auto& refused = std::get<Refused>(outcome.answer);
+      const auto& refused = std::get<Refused>(outcome);
       Refusal refusal = refusal_from(refused, holders_from(refused.holds, record.now));
       // A connection loses no messages while it is open, and polling reads the record itself.
       refusal.longest_sleep_near_head = milliseconds::max();
@@ -184,16 +183,15 @@ Renewed CasStore::renew(const Claim& claim, const RenewalOptions& terms,
     renewed = {};
     attached = record.lease_of(claim.token);
     held_before = record.held_before(claim.token);
-    const auto outcome = record.table.renew(claim.token, terms.ttl, record.now, record);
-    record.finish(outcome.more);
+    const auto lease = record.table.renew(claim.token, terms.ttl, record.now, record);
     HoldEntry* hold = record.table.find_hold(claim.token);
-    if (!outcome.answer || hold == nullptr) {
+    if (!lease || hold == nullptr) {
       renewed = {std::nullopt, record.table.evicted_by(claim.token)};
       return false;
     }
     if (claim.who.command_pid != 0) hold->backing.command.pid = claim.who.command_pid;
     hold->backing.mailbox = own.address;
-    renewed = {Grant{hold->fence, Lease{*outcome.answer, {}}, true, hold->limit}};
+    renewed = {Grant{hold->fence, Lease{*lease, {}}, true, hold->limit}};
     // With CasLeases the engine renews the lease, so no write is needed.
     return leases_ == nullptr;
   };
@@ -262,10 +260,9 @@ ReleaseResult CasStore::release(const Claim& claim, const ReleaseOptions& option
     by_life = !may_come_after && lease != 0 && record.ends_by_life(claim.token);
     if (by_life) return false;
     const auto outcome = record.table.release(claim.token, options.mode, record.now, record);
-    record.finish(outcome.more);
-    const bool found = outcome.answer != Released::not_held;
+    const bool found = outcome != Released::not_held;
     if (!found) result.evicted_by = record.table.evicted_by(claim.token);
-    if (found || !unsure || result.evicted_by) result.outcome = outcome.answer;
+    if (found || !unsure || result.evicted_by) result.outcome = outcome;
     return found || may_come_after;
   });
   if (by_life) {
@@ -298,9 +295,7 @@ std::vector<Holder> CasStore::evict(const LockKey& key, std::optional<Fence> fen
   std::vector<Holder> evicted;
   std::vector<HoldEntry> meant;
   const auto evict_from = [&](OpenRecord& record, std::optional<Fence> which) {
-    auto outcome = record.table.evict(which, by, record.now, record);
-    record.finish(outcome.more);
-    return std::move(outcome.answer);
+    return record.table.evict(which, by, record.now, record);
   };
   change({key, Token{}, call_options}, [&](OpenRecord& record, bool unsure) {
     if (!unsure) {

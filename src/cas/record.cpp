@@ -190,10 +190,6 @@ bool OpenRecord::wake(const WaiterEntry& waiter, const Message& message) {
   return true;
 }
 
-void OpenRecord::finish(bool more) {
-  while (more) more = table.admit_waiters(now, *this);
-}
-
 bool OpenRecord::changed() const {
   if (!wakeups_.empty()) return true;
   LockTable after = table;

@@ -25,8 +25,6 @@ class OpenRecord final : public WaiterNotifier {
   /// Unlimited if entries have lives, because no hold ends before its life.
   milliseconds provisional_lease() const override;
 
-  /// Finishes the queue's work; `more` says whether some is left.
-  void finish(bool more);
   /// Whether the table differs from the record by more than signs of life that others can see
   /// anyway.
   bool changed() const;

@@ -153,22 +153,22 @@ Answer LocalStore::acquire(const Claim& claim, const Ask& ask, const CallOptions
   std::optional<OpenKey> key =
       OpenKey::open(directory_, claim.key, KeyFile::Use::create, claim.token, call_options);
   const auto outcome = key->table.acquire(claim, ask, backing, key->now, key->notifier);
-  if (std::holds_alternative<Refused>(outcome.answer) && !key->undecided().empty()) {
+  if (std::holds_alternative<Refused>(outcome) && !key->undecided().empty()) {
     throw Error(ErrorKind::host_refused, escaped(claim.key.text) + ": " + key->undecided() +
                                              ": look from the host itself, or evict it with "
                                              "dlock release --force");
   }
   if (needs_mailbox(key->table, claim.token)) mailbox_.open();
-  key->save(claim.token, outcome.more);
+  key->save(claim.token);
   const Now now = key->now;
   const auto ends_in = key->until_next_end();
   const bool created = key->created();
   key.reset();
   if (created) collect_garbage();
-  if (const auto* granted = std::get_if<Granted>(&outcome.answer)) {
+  if (const auto* granted = std::get_if<Granted>(&outcome)) {
     return Grant{granted->fence, lease_of(by_process, sent, granted->lease)};
   }
-  return as_refusal(std::get<Refused>(outcome.answer), ends_in, now);
+  return as_refusal(std::get<Refused>(outcome), ends_in, now);
 }
 
 /// A waiter's look at its key: why its sleep ends, or what to watch.
@@ -178,8 +178,8 @@ std::variant<Wake, QueueWatch> LocalStore::look(const Claim& claim, Deadline unt
                            call_options_until(until, cancel_fd));
   if (!key) return Wake{};
   // A hold that was handed over is confirmed at once: as good as asking again, for half the work.
-  const auto renewed = key->table.renew(claim.token, std::nullopt, key->now, key->notifier);
-  key->save(claim.token, renewed.more);
+  key->table.renew(claim.token, std::nullopt, key->now, key->notifier);
+  key->save(claim.token);
   const HoldEntry* own = key->table.find_hold(claim.token);
   // A provisional hold was handed over by this look, as the holder's process had ended: the next
   // request confirms it.
@@ -229,13 +229,13 @@ Renewed LocalStore::renew(const Claim& claim, const RenewalOptions& terms,
   const Token& token = claim.token;
   auto open = OpenKey::open(directory_, claim.key, KeyFile::Use::change, token, call_options);
   if (!open) return {};
-  const auto outcome = open->table.renew(token, terms.ttl, open->now, open->notifier);
-  open->save(token, outcome.more);
-  if (!outcome.answer) return {std::nullopt, open->table.evicted_by(token)};
+  const auto lease = open->table.renew(token, terms.ttl, open->now, open->notifier);
+  open->save(token);
+  if (!lease) return {std::nullopt, open->table.evicted_by(token)};
   const HoldEntry* own = open->table.find_hold(token);
   if (own->backing.mailbox == mailbox_.name()) mailbox_.open();
   open->touch();
-  return {Grant{own->fence, lease_of(own->backing.by_process, sent, *outcome.answer)}};
+  return {Grant{own->fence, lease_of(own->backing.by_process, sent, *lease)}};
 }
 
 ReleaseResult LocalStore::release(const Claim& claim, const ReleaseOptions& how,
@@ -244,19 +244,19 @@ ReleaseResult LocalStore::release(const Claim& claim, const ReleaseOptions& how,
   auto open = OpenKey::open(directory_, claim.key, KeyFile::Use::change, token, call_options);
   if (!open) return {};
   const auto outcome = open->table.release(token, how.mode, open->now, open->notifier);
-  open->save(token, outcome.more);
-  if (outcome.answer != Released::not_held) return {outcome.answer};
-  return {outcome.answer, open->table.evicted_by(token)};
+  open->save(token);
+  if (outcome != Released::not_held) return {outcome};
+  return {outcome, open->table.evicted_by(token)};
 }
 
 std::vector<Holder> LocalStore::evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                                       const CallOptions& call_options) {
   auto open = OpenKey::open(directory_, key, KeyFile::Use::change, Token{}, call_options);
   if (!open) return {};
-  const auto outcome = open->table.evict(fence, by, open->now, open->notifier);
-  for (const HoldEntry& hold : outcome.answer) open->notifier.tell_evicted(hold.backing);
-  open->save(Token{}, outcome.more);
-  return local_holders(outcome.answer, open->now);
+  const auto evicted = open->table.evict(fence, by, open->now, open->notifier);
+  for (const HoldEntry& hold : evicted) open->notifier.tell_evicted(hold.backing);
+  open->save(Token{});
+  return local_holders(evicted, open->now);
 }
 
 std::vector<KeyState> LocalStore::inspect(const Query& query, const CallOptions& call_options) {
@@ -322,7 +322,7 @@ bool LocalStore::change_process(const Claim& claim, ProcessId HolderIdentity::*w
   HoldEntry* own = key ? key->table.find_hold(claim.token) : nullptr;
   if (own == nullptr || !own->inside()) return false;
   own->backing.*which = process_now(pid);
-  key->save(claim.token, false);
+  key->save(claim.token);
   return true;
 }
 

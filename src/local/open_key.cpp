@@ -77,7 +77,7 @@ void OpenKey::refresh_for(const Token& self) {
 
 /// Notifies waiters whose predecessor has changed, because each watches its predecessor. True if
 /// some turned out to be dead, so that the rules must run again.
-bool OpenKey::notify_new_predecessors(const Token& self) {
+bool OpenKey::notify_or_drop(const Token& self) {
   const auto& before = before_.queue;
   auto known = before.begin();  // only `self` joins, all others stay in order
   bool dropped = false;
@@ -99,12 +99,12 @@ bool OpenKey::notify_new_predecessors(const Token& self) {
   return dropped;
 }
 
-void OpenKey::work_on_queue(const Token& self, bool more) {
-  while (more || notify_new_predecessors(self)) more = table.admit_waiters(now, notifier);
+void OpenKey::notify_new_predecessors(const Token& self) {
+  while (notify_or_drop(self)) table.admit_waiters(now, notifier);
 }
 
-void OpenKey::save(const Token& self, bool more) {
-  work_on_queue(self, more);
+void OpenKey::save(const Token& self) {
+  notify_new_predecessors(self);
   // The first waiter in the tail watches the last one before it.
   const auto& queue = table.queue;
   auto& before = before_.queue;
@@ -115,7 +115,8 @@ void OpenKey::save(const Token& self, bool more) {
     load_tail(directory_.shown(key_file_name(key)));
     before.insert(before.end(), queue.begin() + loaded, queue.end());
     refresh_for(self);
-    work_on_queue(self, true);
+    table.admit_waiters(now, notifier);
+    notify_new_predecessors(self);
   }
   // Notify before the new state is valid. If this process were killed in between, the woken waiters
   // would find the old state and, among its holders, one that has ended.

@@ -36,9 +36,9 @@ class OpenKey {
   Now now;
   FifoNotifier notifier;
 
-  /// Finishes the work on the queue if `more` is set, notifies every waiter whose predecessor has
-  /// changed, and writes the table if it has changed. `self` gets no notification.
-  void save(const Token& self, bool more);
+  /// Notifies every waiter whose predecessor has changed, and writes the table if it has changed.
+  /// `self` gets no notification.
+  void save(const Token& self);
   /// Writes the table. `just_before` runs directly before the last step.
   void write(const std::function<void()>& just_before);
 
@@ -59,8 +59,8 @@ class OpenKey {
   void load(const std::string& where, const Token& self);
   void load_tail(const std::string& where);
   void refresh_for(const Token& self);
-  bool notify_new_predecessors(const Token& self);
-  void work_on_queue(const Token& self, bool more);
+  void notify_new_predecessors(const Token& self);
+  bool notify_or_drop(const Token& self);
 
   const Directory& directory_;
   KeyFile file_;

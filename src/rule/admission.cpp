@@ -7,8 +7,6 @@
 namespace dlock {
 namespace {
 
-/// How many waiters one request processes at most, to bound its time.
-constexpr int queue_budget = 500;
 /// A first waiter that has not asked for this long counts as dead, whatever its FIFO says.
 constexpr std::chrono::seconds longest_head_silence{75};
 /// A queue in which no waiter has asked for this long is dropped.
@@ -31,7 +29,7 @@ bool stands_before(const WaiterEntry& a, const WaiterEntry& b) {
 }  // namespace
 
 TableTransaction::TableTransaction(LockTable& table, Now now, WaiterNotifier& wakes, Token self)
-    : table_(table), now_(now), wakes_(wakes), self_(std::move(self)), budget_(queue_budget) {
+    : table_(table), now_(now), wakes_(wakes), self_(std::move(self)) {
   for (HoldEntry& hold : table_.holds) hold.at = std::min(hold.at, now_.lease_clock);
   earliest_before_ = earliest_end();
   purge();
@@ -161,11 +159,7 @@ void TableTransaction::supersede(const WaiterEntry& newer, Ticket ticket) {
 }
 
 void TableTransaction::grant_waiters() {
-  for (; !table_.queue.empty(); --budget_) {
-    if (budget_ == 0) {
-      more_ = true;
-      return;
-    }
+  while (!table_.queue.empty()) {
     const WaiterEntry head = table_.queue.front();
     const bool own = head.token == self_;
     if (!own && head.seen < now() - longest_head_silence) {
@@ -208,10 +202,6 @@ void TableTransaction::notify_next() {
   const auto first_few = wakes_.first_few();
   std::size_t wanted = first_few.know, known = 0;
   for (std::size_t place = 0; known < wanted && place < table_.queue.size();) {
-    if (budget_-- == 0) {
-      more_ = true;
-      return;
-    }
     WaiterEntry& waiter = table_.queue[place];
     const bool soon = waiter.told > now() && waiter.told <= *earliest + told_slack;
     if (waiter.token == self_ || soon) {

@@ -45,7 +45,6 @@ class TableTransaction {
   }
   Refused refused(Refusal::Reason why) const;
   microseconds now() const { return now_.lease_clock; }
-  bool more() const { return more_; }
 
  private:
   void purge();
@@ -58,8 +57,6 @@ class TableTransaction {
   WaiterNotifier& wakes_;
   Token self_;
   std::optional<microseconds> earliest_before_;
-  int budget_;
-  bool more_ = false;
   bool handed_over_ = false;
   bool has_lapsed_ = false;  ///< a waiter has let its grant expire unconfirmed
 };

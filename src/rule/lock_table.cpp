@@ -80,18 +80,19 @@ std::vector<HoldEntry> LockTable::live_holds(Now now) const {
   return live;
 }
 
-Outcome<std::variant<Granted, Refused>> LockTable::acquire(const Claim& claim, const Ask& ask,
-                                                           const HolderIdentity& backing, Now now,
-                                                           WaiterNotifier& wakes) {
+std::variant<Granted, Refused> LockTable::acquire(const Claim& claim, const Ask& ask,
+                                                  const HolderIdentity& backing, Now now,
+                                                  WaiterNotifier& wakes) {
   TableTransaction op(*this, now, wakes, claim.token);
   using Kind = TableTransaction::Verdict::Kind;
-  const auto finish = [&](std::variant<Granted, Refused> answer) {
-    return Outcome<std::variant<Granted, Refused>>{std::move(answer), op.more()};
+  const auto granted = [&] {
+    const HoldEntry* own = find_hold(claim.token);
+    return Granted{own->fence, own->lease};
   };
   const auto refuse = [&](Refusal::Reason why) {
     op.unqueue(claim.token);
     op.admit_waiters();
-    return finish(op.refused(why));
+    return op.refused(why);
   };
   if (HoldEntry* own = find_hold(claim.token)) {
     if (!own->inside()) return refuse(Refusal::Reason::gone);
@@ -99,8 +100,7 @@ Outcome<std::variant<Granted, Refused>> LockTable::acquire(const Claim& claim, c
     op.confirm(*own, claim.ttl);
     op.unqueue(claim.token);
     op.admit_waiters();
-    own = find_hold(claim.token);
-    return finish(Granted{own->fence, own->lease});
+    return granted();
   }
   if (claim.latest && op.is_superseded(ask.ticket, claim.owner))
     return refuse(Refusal::Reason::superseded);
@@ -109,8 +109,7 @@ Outcome<std::variant<Granted, Refused>> LockTable::acquire(const Claim& claim, c
   if (verdict.kind == Kind::enters) {
     op.admit(asker, verdict, Flag::held, claim.ttl, op.fence_for(verdict));
     op.admit_waiters();
-    const HoldEntry* own = find_hold(claim.token);
-    return finish(Granted{own->fence, own->lease});
+    return granted();
   }
   if (verdict.kind == Kind::upgrade) return refuse(Refusal::Reason::upgrade);
   const auto ticket = claim.latest ? op.newest_ticket(ask.ticket) : ask.ticket;
@@ -127,16 +126,15 @@ Outcome<std::variant<Granted, Refused>> LockTable::acquire(const Claim& claim, c
     }
   }
   op.notify_next();
-  if (const HoldEntry* own = find_hold(claim.token)) return finish(Granted{own->fence, own->lease});
+  if (find_hold(claim.token) != nullptr) return granted();
   // This request may have granted the key to its owner in another mode.
   const bool waits = find_waiter(claim.token) != queue.end();
   const bool is_upgrade = !waits && op.rule(claim.owner, claim.limit).kind == Kind::upgrade;
-  return finish(op.refused(is_upgrade ? Refusal::Reason::upgrade : Refusal::Reason::held));
+  return op.refused(is_upgrade ? Refusal::Reason::upgrade : Refusal::Reason::held);
 }
 
-Outcome<std::optional<milliseconds>> LockTable::renew(const Token& token,
-                                                      std::optional<milliseconds> ttl, Now now,
-                                                      WaiterNotifier& wakes) {
+std::optional<milliseconds> LockTable::renew(const Token& token, std::optional<milliseconds> ttl,
+                                             Now now, WaiterNotifier& wakes) {
   TableTransaction op(*this, now, wakes, Token{});
   std::optional<milliseconds> lease;
   HoldEntry* own = find_hold(token);
@@ -145,11 +143,10 @@ Outcome<std::optional<milliseconds>> LockTable::renew(const Token& token,
     op.confirm(*own, *lease);
   }
   op.admit_waiters();
-  return {lease, op.more()};
+  return lease;
 }
 
-Outcome<Released> LockTable::release(const Token& token, ReleaseMode mode, Now now,
-                                     WaiterNotifier& wakes) {
+Released LockTable::release(const Token& token, ReleaseMode mode, Now now, WaiterNotifier& wakes) {
   TableTransaction op(*this, now, wakes, Token{});
   Released answer = Released::not_held;
   HoldEntry* own = find_hold(token);
@@ -162,11 +159,11 @@ Outcome<Released> LockTable::release(const Token& token, ReleaseMode mode, Now n
   }
   op.unqueue(token);
   op.admit_waiters();
-  return {answer, op.more()};
+  return answer;
 }
 
-Outcome<std::vector<HoldEntry>> LockTable::evict(std::optional<Fence> fence, const Who& by, Now now,
-                                                 WaiterNotifier& wakes) {
+std::vector<HoldEntry> LockTable::evict(std::optional<Fence> fence, const Who& by, Now now,
+                                        WaiterNotifier& wakes) {
   TableTransaction op(*this, now, wakes, Token{});
   std::vector<HoldEntry> out;
   std::erase_if(holds, [&](HoldEntry& hold) {
@@ -178,7 +175,7 @@ Outcome<std::vector<HoldEntry>> LockTable::evict(std::optional<Fence> fence, con
     return false;
   });
   op.admit_waiters();
-  return {std::move(out), op.more()};
+  return out;
 }
 
 std::optional<Who> LockTable::evicted_by(const Token& token) const {
@@ -189,10 +186,8 @@ std::optional<Who> LockTable::evicted_by(const Token& token) const {
   return std::nullopt;
 }
 
-bool LockTable::admit_waiters(Now now, WaiterNotifier& wakes) {
-  TableTransaction op(*this, now, wakes, Token{});
-  op.admit_waiters();
-  return op.more();
+void LockTable::admit_waiters(Now now, WaiterNotifier& wakes) {
+  TableTransaction(*this, now, wakes, Token{}).admit_waiters();
 }
 
 namespace {

@@ -133,13 +133,6 @@ struct Refused {
   bool operator==(const Refused&) const = default;
 };
 
-/// An answer, and whether the work on the queue was cut short: admit_waiters() then continues it.
-template <typename T>
-struct Outcome {
-  T answer;
-  bool more = false;
-};
-
 /// One key: the rules of the protocol on a plain value, without a clock, file or process.
 /// src/redis/lock states the same rules in Lua and adds what only a server needs; tests compare the
 /// two through tests/reference.
@@ -153,22 +146,21 @@ struct LockTable {
   bool operator==(const LockTable&) const = default;
 
   /// Asks for a claim. A new owner's fence is max(last + 1, the wall clock or Now::fence_floor).
-  Outcome<std::variant<Granted, Refused>> acquire(const Claim& claim, const Ask& ask,
-                                                  const HolderIdentity& backing, Now now,
-                                                  WaiterNotifier& wakes);
+  std::variant<Granted, Refused> acquire(const Claim& claim, const Ask& ask,
+                                         const HolderIdentity& backing, Now now,
+                                         WaiterNotifier& wakes);
   /// Renews and confirms a hold, with its own TTL if none is given; returns its lease.
-  Outcome<std::optional<milliseconds>> renew(const Token& token, std::optional<milliseconds> ttl,
-                                             Now now, WaiterNotifier& wakes);
-  Outcome<Released> release(const Token& token, ReleaseMode mode, Now now, WaiterNotifier& wakes);
+  std::optional<milliseconds> renew(const Token& token, std::optional<milliseconds> ttl, Now now,
+                                    WaiterNotifier& wakes);
+  Released release(const Token& token, ReleaseMode mode, Now now, WaiterNotifier& wakes);
   /// Evicts all holds, or those with this fence, and returns them. Their holders learn from
   /// evicted_by() who `by` is.
-  Outcome<std::vector<HoldEntry>> evict(std::optional<Fence> fence, const Who& by, Now now,
-                                        WaiterNotifier& wakes);
+  std::vector<HoldEntry> evict(std::optional<Fence> fence, const Who& by, Now now,
+                               WaiterNotifier& wakes);
   /// The client that evicted the hold of this token, if known; its label is the reason.
   std::optional<Who> evicted_by(const Token& token) const;
-  /// Expires old holds and grants the lock to waiters, as every request does; true if work on the
-  /// queue is left.
-  bool admit_waiters(Now now, WaiterNotifier& wakes);
+  /// Expires old holds and grants the lock to waiters, as every request does.
+  void admit_waiters(Now now, WaiterNotifier& wakes);
 
   /// The holds that count at `now`, without tombstones and expired ones.
   std::vector<HoldEntry> live_holds(Now now) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <concepts>
 #include <iterator>
 
 #include "base/error.hpp"
@@ -20,15 +21,19 @@ constexpr std::string_view empty_field = "-";
 /// The place of the text: a file near the processes it names, or a record apart from them.
 enum class Form { file, record };
 
-/// Writes the text of a table.
+/// Writes the lines of a table. Writer and Reader have the same functions for lines and values, so
+/// that the format stands once, in the functions `..._fields` below.
 class Writer {
  public:
   Writer(std::string& text, Form form) : text_(text), form_(form) {}
-  Writer& line(std::string_view kind) {
+  bool names_processes() const { return form_ == Form::file; }
+
+  void line(std::string_view kind, const auto& fields) {
     text_ += kind;
-    return *this;
+    fields();
+    text_ += '\n';
   }
-  Writer& add(std::string_view field) {
+  void value(std::string_view field) {
     text_ += ' ';
     if (field.empty()) {
       text_ += empty_field;
@@ -37,155 +42,100 @@ class Writer {
     } else {
       append_percent_encoded(text_, field);
     }
-    return *this;
   }
-  template <typename Number>
-  Writer& add_number(Number number) {
+  void value(std::integral auto number) {
     char digits[24] = {' '};
     const auto end = std::to_chars(std::begin(digits) + 1, std::end(digits), number).ptr;
     text_.append(digits, end);
-    return *this;
   }
-  Writer& add_process(const ProcessId& id) {
-    return add_number(id.pid).add_number(id.started).add_number(id.pid_space);
-  }
-  Writer& add_who(const Who& who) {
-    return add(who.host).add_number(who.pid).add(who.user).add(who.command).add(who.label);
-  }
-  Writer& add_backing(const HolderIdentity& backing) {
-    if (form_ == Form::record) return add_number(backing.command.pid).add(backing.mailbox);
-    add_number(backing.by_process ? 1 : 0);
-    return add_process(backing.process).add_process(backing.command).add(backing.mailbox);
-  }
-  void end() { text_ += '\n'; }
+  void value(bool is_true) { value(is_true ? 1 : 0); }
+  void value(Flag flag) { value(flags.substr(static_cast<std::size_t>(flag), 1)); }
+  void value(microseconds time) { value(time.count()); }
+  void value(milliseconds span) { value(span.count()); }
+  void value(WallTime time) { value(time.time_since_epoch()); }
+  void value(Ticket ticket) { value(ticket.value); }
+  void value(Fence fence) { value(fence.value); }
 
  private:
   std::string& text_;
   Form form_;
 };
 
-void write_hold(Writer& out, const HoldEntry& hold) {
-  out.line("hold").add(hold.token.text).add(hold.owner.text);
-  out.add(flags.substr(static_cast<std::size_t>(hold.flag), 1));
-  for (const std::int64_t number :
-       {hold.at.count(), hold.since.count(), hold.lease.count(), hold.ttl.count(),
-        hold.min_hold.count(), hold.limit.owners, hold.fence.value}) {
-    out.add_number(number);
-  }
-  out.add_who(hold.who).add_backing(hold.backing).end();
-}
-
-void write_last(Writer& out, const LastGrant& last) {
-  out.line("last").add_number(last.fence.value);
-  out.add_number(last.acquired_at.time_since_epoch().count()).add_who(last.who).end();
-}
-
-void write_latest(Writer& out, const LatestClaim& latest) {
-  out.line("latest").add_number(latest.ticket.value).add(latest.token.text);
-  out.add(latest.owner.text).add_who(latest.who).end();
-}
-
-void write_waiter(Writer& out, const WaiterEntry& waiter) {
-  out.line("wait").add(waiter.token.text).add(waiter.owner.text);
-  for (const std::int64_t number :
-       {waiter.ticket.value, waiter.seen.count(), waiter.told.count(), waiter.ttl.count(),
-        waiter.min_hold.count(), waiter.limit.owners}) {
-    out.add_number(number);
-  }
-  out.add_who(waiter.who).add_backing(waiter.backing).end();
-}
-
-/// Reads the text of a table.
+/// Reads the lines of a table.
 class Reader {
  public:
   Reader(std::string_view text, Form form, const std::string& where)
       : rest_(text), form_(form), where_(where) {}
+  bool names_processes() const { return form_ == Form::file; }
 
   [[noreturn]] void fail() const {
     throw Error(ErrorKind::wrong_data,
                 where_ + " holds no lock of this version of dlock; if it is not needed, remove it");
   }
 
-  std::string_view line() {
+  std::string_view raw_line() {
     const auto end = rest_.find('\n');
     if (end == std::string_view::npos) fail();
     const auto line = rest_.substr(0, end);
     rest_.remove_prefix(end + 1);
     return line;
   }
-
   /// Starts on the fields of the next line and returns the first.
   std::string_view open_line() {
-    fields_ = line();
+    fields_ = raw_line();
     encoded_ = fields_.find('%') != std::string_view::npos;
     return raw_field();
   }
   void close_line() const {
     if (!fields_.empty()) fail();
   }
-  void close() const {
-    if (!at_end()) fail();
+  void line(std::string_view kind, const auto& fields) {
+    if (open_line() != kind) fail();
+    fields();
+    close_line();
   }
   bool at_end() const { return rest_.empty(); }
 
-  std::string text() {
+  void value(std::string& text) {
     const auto field = raw_field();
-    if (field == empty_field) return {};
-    return encoded_ ? percent_decoded(field) : std::string(field);
+    text = field == empty_field ? "" : encoded_ ? percent_decoded(field) : std::string(field);
   }
-  template <typename T>
-  T number() {
-    T value{};
+  void value(std::integral auto& number) {
     const auto [end, error] =
-        std::from_chars(fields_.data(), fields_.data() + fields_.size(), value);
+        std::from_chars(fields_.data(), fields_.data() + fields_.size(), number);
     const auto digits = static_cast<std::size_t>(end - fields_.data());
     if (error != std::errc() || (digits != fields_.size() && *end != ' ')) fail();
     fields_.remove_prefix(std::min(digits + 1, fields_.size()));
-    return value;
   }
-  std::int64_t number_within(std::int64_t low, std::int64_t high) {
-    const auto value = number<std::int64_t>();
-    if (value < low || value > high) fail();
-    return value;
+  void value(bool& is_true) { is_true = number_within(0, 1) == 1; }
+  void value(Flag& flag) {
+    const auto field = raw_field();
+    const auto place = field.size() == 1 ? flags.find(field) : std::string_view::npos;
+    if (place == std::string_view::npos) fail();
+    flag = static_cast<Flag>(place);
   }
-  microseconds time() {
-    return microseconds(number_within(earliest_time.count(), latest_time.count()));
+  void value(microseconds& time) {
+    time = microseconds(number_within(earliest_time.count(), latest_time.count()));
   }
-  milliseconds span() { return milliseconds(number_within(0, longest_span.count())); }
-  Ticket ticket() { return Ticket{time().count()}; }
+  void value(milliseconds& span) { span = milliseconds(number_within(0, longest_span.count())); }
+  void value(WallTime& time) {
+    microseconds since_epoch{0};
+    value(since_epoch);
+    time = WallTime(since_epoch);
+  }
+  void value(Ticket& ticket) {
+    ticket.value = number_within(earliest_time.count(), latest_time.count());
+  }
   /// The limit leaves room for the next fence.
-  Fence fence() { return Fence{number_within(0, INT64_MAX - 1)}; }
-  ProcessId process() {
-    ProcessId id;
-    id.pid = number<pid_t>();
-    id.started = number<std::uint64_t>();
-    id.pid_space = number<std::uint64_t>();
-    return id;
-  }
-  Who who() {
-    Who who;
-    who.host = text();
-    who.pid = number<pid_t>();
-    who.user = text();
-    who.command = text();
-    who.label = text();
-    return who;
-  }
-  HolderIdentity backing() {
-    HolderIdentity backing;
-    if (form_ == Form::record) {
-      backing.command.pid = number<pid_t>();
-      backing.mailbox = text();
-      return backing;
-    }
-    backing.by_process = number<int>() != 0;
-    backing.process = process();
-    backing.command = process();
-    backing.mailbox = text();
-    return backing;
-  }
+  void value(Fence& fence) { fence.value = number_within(0, INT64_MAX - 1); }
 
  private:
+  std::int64_t number_within(std::int64_t low, std::int64_t high) {
+    std::int64_t number = 0;
+    value(number);
+    if (number < low || number > high) fail();
+    return number;
+  }
   std::string_view raw_field() {
     if (fields_.empty()) fail();
     const auto end = fields_.find(' ');
@@ -201,48 +151,60 @@ class Reader {
   const std::string& where_;
 };
 
-void read_hold(Reader& in, HoldEntry& hold) {
-  hold.token.text = in.text();
-  hold.owner.text = in.text();
-  const std::string flag = in.text();
-  const auto place = flag.size() == 1 ? flags.find(flag) : std::string_view::npos;
-  if (place == std::string_view::npos) in.fail();
-  hold.flag = static_cast<Flag>(place);
-  hold.at = in.time();
-  hold.since = in.time();
-  hold.lease = in.span();
-  hold.ttl = in.span();
-  hold.min_hold = in.span();
-  hold.limit.owners = in.number<std::int64_t>();
-  hold.fence = in.fence();
-  hold.who = in.who();
-  hold.backing = in.backing();
+// The fields of each kind of line, in their order. `text` is a Writer or a Reader.
+
+void fields(auto& text, auto&... all);
+
+/// A field, or the fields of a client or process.
+void field(auto& text, auto& each) {
+  if constexpr (requires { each.text; }) {  // a key, token or owner
+    text.value(each.text);
+  } else if constexpr (requires { each.owners; }) {  // a limit
+    text.value(each.owners);
+  } else if constexpr (requires { each.started; }) {
+    fields(text, each.pid, each.started, each.pid_space);
+  } else if constexpr (requires { each.host; }) {
+    fields(text, each.host, each.pid, each.user, each.command, each.label);
+  } else if constexpr (requires { each.mailbox; }) {
+    if (text.names_processes()) {
+      fields(text, each.by_process, each.process, each.command, each.mailbox);
+    } else {
+      fields(text, each.command.pid, each.mailbox);
+    }
+  } else {
+    text.value(each);
+  }
 }
 
-void read_last(Reader& in, LastGrant& last) {
-  last.fence = in.fence();
-  last.acquired_at = WallTime(in.time());
-  last.who = in.who();
+void fields(auto& text, auto&... all) { (field(text, all), ...); }
+
+void hold_fields(auto& text, auto& hold) {
+  fields(text, hold.token, hold.owner, hold.flag, hold.at, hold.since, hold.lease, hold.ttl,
+         hold.min_hold, hold.limit, hold.fence, hold.who, hold.backing);
 }
 
-void read_latest(Reader& in, LatestClaim& latest) {
-  latest.ticket = in.ticket();
-  latest.token.text = in.text();
-  latest.owner.text = in.text();
-  latest.who = in.who();
+void waiter_fields(auto& text, auto& waiter) {
+  fields(text, waiter.token, waiter.owner, waiter.ticket, waiter.seen, waiter.told, waiter.ttl,
+         waiter.min_hold, waiter.limit, waiter.who, waiter.backing);
 }
 
-void read_waiter(Reader& in, WaiterEntry& waiter) {
-  waiter.token.text = in.text();
-  waiter.owner.text = in.text();
-  waiter.ticket = in.ticket();
-  waiter.seen = in.time();
-  waiter.told = in.time();
-  waiter.ttl = in.span();
-  waiter.min_hold = in.span();
-  waiter.limit.owners = in.number<std::int64_t>();
-  waiter.who = in.who();
-  waiter.backing = in.backing();
+void latest_fields(auto& text, auto& latest) {
+  fields(text, latest.ticket, latest.token, latest.owner, latest.who);
+}
+
+void last_fields(auto& text, auto& last) { fields(text, last.fence, last.acquired_at, last.who); }
+
+/// The lines that every table begins with.
+void head_lines(auto& text, auto& key, auto& table) {
+  text.line("key", [&] { field(text, key); });
+  text.line("fence", [&] { field(text, table.last_fence); });
+  text.line("asked", [&] { field(text, table.last_ask); });
+}
+
+void write_waiters(Writer& out, const LockTable& table, std::size_t from, std::size_t to) {
+  for (std::size_t i = from; i < to; ++i) {
+    out.line("wait", [&] { waiter_fields(out, table.queue[i]); });
+  }
 }
 
 std::string text_in(Form form, std::string_view first, const LockKey& key, const LockTable& table,
@@ -252,48 +214,39 @@ std::string text_in(Form form, std::string_view first, const LockKey& key, const
   std::string text;
   text.reserve((table.holds.size() + waiters + 2) * usual_line);
   Writer out(text, form);
-  out.line(first).end();
-  out.line("key").add(key.text).end();
-  out.line("fence").add_number(table.last_fence.value).end();
-  out.line("asked").add_number(table.last_ask.count()).end();
-  if (table.last) write_last(out, *table.last);
-  if (table.latest) write_latest(out, *table.latest);
-  for (const HoldEntry& hold : table.holds) write_hold(out, hold);
-  for (std::size_t i = 0; i < waiters; ++i) write_waiter(out, table.queue[i]);
-  out.line(last_line).end();
+  const auto nothing = [] {};
+  out.line(first, nothing);
+  head_lines(out, key, table);
+  if (table.last) out.line("last", [&] { last_fields(out, *table.last); });
+  if (table.latest) out.line("latest", [&] { latest_fields(out, *table.latest); });
+  for (const HoldEntry& hold : table.holds) out.line("hold", [&] { hold_fields(out, hold); });
+  write_waiters(out, table, 0, waiters);
+  out.line(last_line, nothing);
   return text;
 }
 
 /// Reads the text after the first line.
 NamedTable read_table(Reader& in) {
   NamedTable named;
-  if (in.open_line() != "key") in.fail();
-  named.key.text = in.text();
-  in.close_line();
-  if (in.open_line() != "fence") in.fail();
-  named.table.last_fence = in.fence();
-  in.close_line();
-  if (in.open_line() != "asked") in.fail();
-  named.table.last_ask = in.time();
-  in.close_line();
+  head_lines(in, named.key, named.table);
   while (true) {
     const auto kind = in.open_line();
     if (kind == last_line) break;
     if (kind == "hold") {
-      read_hold(in, named.table.holds.emplace_back());
+      hold_fields(in, named.table.holds.emplace_back());
     } else if (kind == "last") {
-      read_last(in, named.table.last.emplace());
+      last_fields(in, named.table.last.emplace());
     } else if (kind == "latest") {
-      read_latest(in, named.table.latest.emplace());
+      latest_fields(in, named.table.latest.emplace());
     } else if (kind == "wait") {
-      read_waiter(in, named.table.queue.emplace_back());
+      waiter_fields(in, named.table.queue.emplace_back());
     } else {
       in.fail();
     }
     in.close_line();
   }
   in.close_line();
-  in.close();
+  if (!in.at_end()) in.fail();
   return named;
 }
 
@@ -306,23 +259,19 @@ std::string table_text(const LockKey& key, const LockTable& table, std::size_t w
 std::string waiter_lines(const LockTable& table, std::size_t first) {
   std::string lines;
   Writer out(lines, Form::file);
-  for (std::size_t i = first; i < table.queue.size(); ++i) write_waiter(out, table.queue[i]);
+  write_waiters(out, table, first, table.queue.size());
   return lines;
 }
 
 NamedTable parse_table(std::string_view text, const std::string& where) {
   Reader in(text, Form::file, where);
-  if (in.line() != first_line_of_file) in.fail();
+  if (in.raw_line() != first_line_of_file) in.fail();
   return read_table(in);
 }
 
 void parse_waiters(std::string_view lines, const std::string& where, LockTable& table) {
   Reader in(lines, Form::file, where);
-  while (!in.at_end()) {
-    if (in.open_line() != "wait") in.fail();
-    read_waiter(in, table.queue.emplace_back());
-    in.close_line();
-  }
+  while (!in.at_end()) in.line("wait", [&] { waiter_fields(in, table.queue.emplace_back()); });
 }
 
 std::string record_text(const LockKey& key, const LockTable& table) {
@@ -332,7 +281,7 @@ std::string record_text(const LockKey& key, const LockTable& table) {
 
 NamedTable parse_record(std::string_view text, const std::string& where) {
   Reader in(text, Form::record, where);
-  const auto first = in.line();
+  const auto first = in.raw_line();
   if (!first.starts_with(record_format)) in.fail();
   if (first.substr(record_format.size()) != record_version) {
     throw Error(ErrorKind::wrong_data,

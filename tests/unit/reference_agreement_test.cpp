@@ -104,23 +104,23 @@ class Twins {
     const Now now{clock_, clock_};
     const reference::ServerNow server_now{clock_};
     if (step.kind < 10) {
-      return rule_.acquire(step.claim, step.ask, {}, now, rule_listeners_).answer ==
+      return rule_.acquire(step.claim, step.ask, {}, now, rule_listeners_) ==
              reference_.acquire(step.claim, step.ask, server_now, reference_listeners_);
     }
     if (step.kind < 14) {
       const auto ttl = step.flag ? std::optional(step.claim.ttl) : std::nullopt;
-      return rule_.renew(token, ttl, now, rule_listeners_).answer ==
+      return rule_.renew(token, ttl, now, rule_listeners_) ==
              reference_.renew(token, ttl, server_now, reference_listeners_);
     }
     if (step.kind < 20) {
       const auto mode = step.flag ? ReleaseMode::ignore_floor : ReleaseMode::normal;
-      return rule_.release(token, mode, now, rule_listeners_).answer ==
+      return rule_.release(token, mode, now, rule_listeners_) ==
              reference_.release(token, {false, step.flag, {}}, server_now, reference_listeners_);
     }
     if (step.kind == 20) {
       std::optional<Fence> fence;
       if (step.flag && !rule_.holds.empty()) fence = rule_.holds.front().fence;
-      return rule_.evict(fence, step.claim.who, now, rule_listeners_).answer ==
+      return rule_.evict(fence, step.claim.who, now, rule_listeners_) ==
              reference_.force(fence, step.claim.who, server_now, reference_listeners_);
     }
     if (step.kind == 21) {

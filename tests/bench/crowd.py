@@ -1,6 +1,7 @@
 """Many waiters for one key: how fast, in which order and at what price it is handed over."""
 
 import os
+import time
 from collections import namedtuple
 
 from figures import Summary, median, spread
@@ -27,13 +28,31 @@ def read_log(path):
     return sorted((begun[number], ended[number], number) for number in begun)
 
 
+def timed(stage, lock, wait=False):
+    """Of one run with an empty command: its beginning, the command's, the command's end, and its end,
+    in milliseconds."""
+    def now():
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) / 1e6
+    log, begun = stage.fresh("log"), now()
+    stage.run(lock.argv("far", [stage.tool("mark"), log, "1", "0"], wait))
+    ended = now()
+    first, last, _ = read_log(log)[0]
+    return begun, first, last, ended
+
+
+def one_by_one(stage, lock, rounds, wait=False):
+    """Milliseconds up to the command's first instruction, and after its last: the medians."""
+    runs = [timed(stage, lock, wait) for _ in range(rounds)]
+    return tuple(median([run[i + 1] - run[i] for run in runs]) for i in (0, 2))
+
+
 def inversions(order):
     return sum(a > b for i, a in enumerate(order) for b in order[i + 1:])
 
 
 def line_up(stage, lock, key, count, log, section_us):
     """A holder behind a gate, and who waits for it. (holder, gate, waiters)."""
-    gate, ready = stage.path("gate"), stage.path("ready")
+    gate, ready = stage.fresh("gate"), stage.fresh("ready")
     os.mkfifo(gate)
     # We hold a write end from the start, so that the gate also opens when this process dies.
     opened = os.open(gate, os.O_RDWR)
@@ -58,10 +77,7 @@ def clients(lock):
 
 
 def run(stage, lock, count, section_us=1000):
-    log = stage.path("log")
-    for name in ("log", "gate", "ready"):
-        if os.path.exists(stage.path(name)):
-            os.unlink(stage.path(name))
+    log = stage.fresh("log")
     holder, gate, waiters = line_up(stage, lock, "crowd", count, log, section_us)
     sample = waiters[:: max(1, count // 10)]
     memory = [memory_of(waiter.pid) for waiter in sample]

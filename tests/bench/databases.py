@@ -9,7 +9,7 @@ import subprocess
 
 import crowd
 from figures import Summary, median, spread
-from locks import Lock
+from locks import DlockAt, Lock
 from relay import Relay
 from stage import free_port, until
 from start import TRUE, tick
@@ -17,8 +17,8 @@ from start import TRUE, tick
 ONE_WAY_MS = 25
 
 # The statements of ShedLock's JdbcTemplateLockProvider with usingDbTime().
-SHEDLOCK_TABLE = ("CREATE TABLE shedlock (name VARCHAR(64) PRIMARY KEY, lock_until TIMESTAMP({0}) "
-                  "NOT NULL, locked_at TIMESTAMP({0}) NOT NULL, locked_by VARCHAR(255) NOT NULL)")
+SHEDLOCK_TABLE = ("CREATE TABLE shedlock (name VARCHAR(64) PRIMARY KEY, lock_until TIMESTAMP(3) NOT "
+                  "NULL, locked_at TIMESTAMP(3) NOT NULL, locked_by VARCHAR(255) NOT NULL)")
 SHEDLOCK = {
     "postgres": (
         "INSERT INTO shedlock(name, lock_until, locked_at, locked_by) VALUES('k', "
@@ -47,70 +47,74 @@ def owned_by(user, directory):
     return ["setpriv", f"--reuid={user}", f"--regid={pwd.getpwnam(user).pw_gid}", "--clear-groups"]
 
 
-class Postgres:
+class Database:
     """A server with the settings of its package, but for its port."""
 
-    kind, name, use = "postgres", "PostgreSQL", ""
+    use = ""
 
     def __init__(self, stage):
         self.stage, self.port = stage, free_port()
-        programs = sorted(glob.glob("/usr/lib/postgresql/*/bin"))[-1]
-        data = stage.path("postgres")
         os.chmod(stage.directory, 0o755)
+        self.begin(stage.path(self.kind))
+        until(self.answers, self.name)
+        for statement in self.prepare:
+            self.ask(statement)
+
+    def answers(self):
+        asked = subprocess.run([*self.client(), self.flag, "SELECT 1"], capture_output=True)
+        return asked.returncode == 0
+
+    def ask(self, statement):
+        return self.stage.run([*self.client(), self.flag, statement])
+
+    def waiting(self):
+        return int(self.ask(f"SELECT count(*) FROM {self.waiters}"))
+
+
+class Postgres(Database):
+    kind, name, flag = "postgres", "PostgreSQL", "-c"
+    waiters = "pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    advisory, take = "psql, pg_advisory_lock", ("SELECT pg_advisory_lock(7)",
+                                                "SELECT pg_advisory_unlock(7)")
+
+    prepare = (SHEDLOCK_TABLE,)
+
+    def begin(self, data):
+        programs = sorted(glob.glob("/usr/lib/postgresql/*/bin"))[-1]
         user = owned_by("postgres", data)
-        stage.run([*user, f"{programs}/initdb", "-D", data, "-A", "trust", "-U", "postgres"],
-                  cwd="/")
-        self.process = stage.start([*user, f"{programs}/postgres", "-D", data, "-k", data, "-p",
-                                    str(self.port)], cwd="/")
-        until(self.answers, "PostgreSQL")
-        self.ask(SHEDLOCK_TABLE.format(3))
+        self.stage.run([*user, f"{programs}/initdb", "-D", data, "-A", "trust", "-U", "postgres"],
+                       cwd="/")
+        self.process = self.stage.start([*user, f"{programs}/postgres", "-D", data, "-k", data,
+                                         "-p", str(self.port)], cwd="/")
 
     @staticmethod
     def is_there():
         return bool(glob.glob("/usr/lib/postgresql/*/bin/initdb")) and shutil.which("psql")
 
     def client(self, port=None):
-        # Without TLS, which dlock would request as psql does.
-        return ["psql", "-qAtX", f"{self.url(port)}?sslmode=disable&gssencmode=disable"]
+        return ["psql", "-qAtX", self.url(port)]
 
     def url(self, port=None):
-        return f"postgres://postgres@127.0.0.1:{port or self.port}/postgres"
-
-    def dlock_url(self, port=None):
-        return f"{self.url(port)}?sslmode=disable&gssencmode=disable"
-
-    def answers(self):
-        asked = subprocess.run([*self.client(), "-c", "SELECT 1"], capture_output=True)
-        return asked.returncode == 0
-
-    def ask(self, statement):
-        return self.stage.run([*self.client(), "-c", statement])
-
-    def take(self):
-        return "SELECT pg_advisory_lock(7)", "SELECT pg_advisory_unlock(7)"
-
-    def waiting(self):
-        return int(self.ask("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT "
-                            "granted"))
+        # Without TLS, which dlock would request as psql does.
+        return (f"postgres://postgres@127.0.0.1:{port or self.port}/postgres?sslmode=disable&"
+                "gssencmode=disable")
 
 
-class MariaDb:
-    kind, name, use = "mariadb", "MariaDB", "USE locks;\n"
+class MariaDb(Database):
+    kind, name, flag, use = "mariadb", "MariaDB", "-e", "USE locks;\n"
+    waiters = "information_schema.processlist WHERE state = 'User lock'"
+    advisory, take = "mysql, GET_LOCK", ("SELECT GET_LOCK('k', 300)", "SELECT RELEASE_LOCK('k')")
 
-    def __init__(self, stage):
-        self.stage, self.port = stage, free_port()
-        data = stage.path("mariadb")
-        os.chmod(stage.directory, 0o755)
+    prepare = ("CREATE DATABASE locks", f"USE locks; {SHEDLOCK_TABLE}")
+
+    def begin(self, data):
         user = owned_by("mysql", data)
-        stage.run([*user, "mariadb-install-db", "--no-defaults", f"--datadir={data}",
-                   "--auth-root-authentication-method=normal", "--skip-test-db"], cwd="/")
-        self.process = stage.start([*user, "/usr/sbin/mariadbd", "--no-defaults",
-                                    f"--datadir={data}", f"--socket={data}/socket",
-                                    f"--port={self.port}", "--bind-address=127.0.0.1",
-                                    "--skip-name-resolve"], cwd="/")
-        until(self.answers, "MariaDB")
-        self.ask("CREATE DATABASE locks")
-        self.ask(f"USE locks; {SHEDLOCK_TABLE.format(3)}")
+        self.stage.run([*user, "mariadb-install-db", "--no-defaults", f"--datadir={data}",
+                        "--auth-root-authentication-method=normal", "--skip-test-db"], cwd="/")
+        self.process = self.stage.start(
+            [*user, "/usr/sbin/mariadbd", "--no-defaults", f"--datadir={data}",
+             f"--socket={data}/socket", f"--port={self.port}", "--bind-address=127.0.0.1",
+             "--skip-name-resolve"], cwd="/")
 
     @staticmethod
     def is_there():
@@ -119,32 +123,13 @@ class MariaDb:
     def client(self, port=None):
         return ["mysql", "--no-defaults", "-N", "-uroot", "-h127.0.0.1", f"-P{port or self.port}"]
 
-    def dlock_url(self, port=None):
+    def url(self, port=None):
         return f"mariadb://root@127.0.0.1:{port or self.port}/locks"
 
-    def answers(self):
-        asked = subprocess.run([*self.client(), "-e", "SELECT 1"], capture_output=True)
-        return asked.returncode == 0
 
-    def ask(self, statement):
-        return self.stage.run([*self.client(), "-e", statement])
-
-    def take(self):
-        return "SELECT GET_LOCK('k', 300)", "SELECT RELEASE_LOCK('k')"
-
-    def waiting(self):
-        return int(self.ask("SELECT count(*) FROM information_schema.processlist WHERE state = "
-                            "'User lock'"))
-
-
-class DlockIn(Lock):
+class DlockIn(DlockAt):
     def __init__(self, stage, database, port=None):
-        self.name = f"dlock, {database.name}"
-        self.stage, self.url = stage, database.dlock_url(port)
-
-    def argv(self, key, command, wait):
-        return [self.stage.dlock, "run", "-q", "--server", self.url, *([] if wait else ["-n"]),
-                "-k", key, "--", *command]
+        super().__init__(stage, f"dlock, {database.name}", database.url(port))
 
     def queued(self, key):
         seen = self.stage.run([self.stage.dlock, "inspect", "--server", self.url, "--json", "-k",
@@ -161,27 +146,20 @@ class Client(Lock):
 
     def argv(self, key, command, wait):
         number = len(glob.glob(self.stage.path("between-*")))
-        between, script = self.stage.path(f"between-{number}"), self.stage.path(f"client-{number}")
-        with open(between, "w") as file:
-            file.write(f"exec {shlex.join(command)}\n")
+        between = self.stage.script(f"between-{number}", f"exec {shlex.join(command)}\n")
         take, give = self.statements
-        with open(script, "w") as file:
-            file.write(f"exec {self.client} >/dev/null <<'END'\n{self.database.use}{take};\n"
-                       f"\\! sh {between}\n{give};\nEND\n")
-        return ["sh", script]
+        return ["sh", self.stage.script(
+            f"client-{number}", f"exec {self.client} >/dev/null <<'END'\n{self.database.use}{take};\n"
+            f"\\! sh {between}\n{give};\nEND\n")]
 
     def queued(self, key):
         return self.database.waiting()
 
 
-def advisory_name(database):
-    return {"postgres": "psql, pg_advisory_lock", "mariadb": "mysql, GET_LOCK"}[database.kind]
-
-
 def locks_of(stage, database, port=None):
     client = database.client()[0]
     return [DlockIn(stage, database, port),
-            Client(stage, database, advisory_name(database), database.take(), port),
+            Client(stage, database, database.advisory, database.take, port),
             Client(stage, database, f"{client}, ShedLock's statements", SHEDLOCK[database.kind],
                    port)]
 
@@ -238,11 +216,11 @@ def measure_one(stage, database, report, quick):
         summary[lock.name] = (trips[lock.name], median(each), median(each) / peer, hand_over,
                               median(waited.gaps) if waited else None)
     report.add(f"A lock around true in {database.name}, login and goodbye included",
-               ["", "round trips", "ms (p10..p90)", f"x {advisory_name(database)}",
+               ["", "round trips", "ms (p10..p90)", f"x {database.advisory}",
                 "hand-over, round trips", "hand-over here, ms (p10..p90)", "out of order"], rows)
     title = f"A lock around true in {database.name}"
     report.summaries[database.kind] = Summary(
-        [title, "round trips", "ms", f"x {advisory_name(database)}", "hand-over, round trips",
+        [title, "round trips", "ms", f"x {database.advisory}", "hand-over, round trips",
          "hand-over, ms"], ["", "", "", "", ""], summary)
     hand_over = far[here[0].name]
     if database.kind == "postgres":

@@ -1,9 +1,7 @@
 """Round trips: over a link that holds every packet 25 ms each way, the handshake's too."""
 
-import os
 import shutil
 import subprocess
-import time
 
 import crowd
 from figures import median, quantile
@@ -52,23 +50,6 @@ def build_link(stage):
     return [f"/proc/{link.pid}/fd/{int(word)}" for word in words]
 
 
-def one_by_one(stage, lock, rounds):
-    """Milliseconds from the start to the command's first instruction, and from its end to ours:
-    the medians."""
-    log = stage.path("log")
-    before, after = [], []
-    for _ in range(rounds):
-        if os.path.exists(log):
-            os.unlink(log)
-        begun = time.clock_gettime_ns(time.CLOCK_BOOTTIME) / 1e6
-        stage.run(lock.argv("far", [stage.tool("mark"), log, "1", "0"], wait=False))
-        ended = time.clock_gettime_ns(time.CLOCK_BOOTTIME) / 1e6
-        first, last, _ = crowd.read_log(log)[0]
-        before.append(first - begun)
-        after.append(ended - last)
-    return median(before), median(after)
-
-
 def measure(stage, _, report, quick):
     spaces = build_link(stage)
     if spaces is None:
@@ -93,17 +74,11 @@ def counted_rows(stage, report, rounds):
     """Without a link: by what passes a relay."""
     guarded = stage.redis("--requirepass", "secret", login=":secret@")
     plain = stage.redis()
-    relay, log, found = Relay(guarded.port), stage.path("log"), []
+    relay, found = Relay(guarded.port), []
     lock = Dlock(stage, guarded.behind(relay, "/3"))
     for _ in range(rounds):
-        if os.path.exists(log):
-            os.unlink(log)
-        begun = time.clock_gettime(time.CLOCK_BOOTTIME)
-        stage.run(lock.argv("far", [stage.tool("mark"), log, "1", "0"], wait=False))
-        ended = time.clock_gettime(time.CLOCK_BOOTTIME)
-        first, last, _ = crowd.read_log(log)[0]
-        found.append((relay.round_trips(begun, first / 1000),
-                      relay.round_trips(last / 1000, ended)))
+        begun, first, last, ended = (ms / 1000 for ms in crowd.timed(stage, lock))
+        found.append((relay.round_trips(begun, first), relay.round_trips(last, ended)))
     relay.end()
     # The very first acquire has to send the script.
     acquire, release = (max(counts) for counts in zip(*found[1:]))
@@ -130,8 +105,8 @@ def start_rows(stage, guarded, plain, spaces, trip, report, rounds):
     rows, found = [], {}
     for name, kind, redis, database in (
             ("dlock with AUTH and SELECT", Dlock, guarded, "/3"), ("floor", Floor, plain, "")):
-        here = one_by_one(stage, Placed(kind(stage, redis.at("127.0.0.1", database)), far), rounds)
-        away = one_by_one(stage, Placed(kind(stage, redis.at(FAR, database)), near), rounds)
+        here = crowd.one_by_one(stage, Placed(kind(stage, redis.at("127.0.0.1", database)), far), rounds)
+        away = crowd.one_by_one(stage, Placed(kind(stage, redis.at(FAR, database)), near), rounds)
         # The time that the distance adds, in round trips.
         found[name] = [(b - a) / trip for a, b in zip(here, away)]
         rows.append((name, *(f"{trips:.2f}" for trips in found[name])))

@@ -5,7 +5,7 @@ import shutil
 import time
 
 from crowd import memory_of
-from locks import Dlock, DlockLocal, Etcd
+from locks import Dlock, DlockLocal, Etcd, Etcdctl
 from stage import until
 
 SLEEP = ["/usr/bin/sleep", "600"]
@@ -82,13 +82,14 @@ def local_pair(stage):
 
 
 def etcd_waiter(stage):
-    if shutil.which("etcd") is None or shutil.which("etcdctl") is None:
+    if not Etcd.is_here():
         return []
-    lock = Etcd(stage)
+    etcd = Etcd(stage)
+    lock = Etcdctl(etcd)
     stage.start(lock.argv("rest", SLEEP, wait=True))
-    until(lambda: lock.count("rest") == 1, "a holder of etcd")
+    until(lambda: etcd.count(b"rest/") == 1, "a holder of etcd")
     process = stage.start(lock.argv("rest", SLEEP, wait=True))
-    until(lambda: lock.count("rest") == 2, "a waiter of etcd")
+    until(lambda: etcd.count(b"rest/") == 2, "a waiter of etcd")
     return [Resting("waiter, etcdctl", process.pid)]
 
 

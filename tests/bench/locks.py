@@ -48,30 +48,35 @@ class Lock:
         return None
 
 
-class Dlock(Lock):
-    most = 1000
+class DlockAt(Lock):
+    """dlock at a URL."""
 
-    def __init__(self, stage, redis, binary=None, name="dlock, Redis"):
-        self.name, self.redis, self.binary = name, redis, binary or stage.dlock
+    def __init__(self, stage, name, url):
+        self.stage, self.name, self.url = stage, name, url
 
     def argv(self, key, command, wait):
-        return [self.binary, "run", "-q", "--server", self.redis.url, *([] if wait else ["-n"]),
+        return [self.stage.dlock, "run", "-q", "--server", self.url, *([] if wait else ["-n"]),
                 "-k", key, "--", *command]
+
+
+class Dlock(DlockAt):
+    most = 1000
+
+    def __init__(self, stage, redis):
+        super().__init__(stage, "dlock, Redis", redis.url)
+        self.redis = redis
 
     def queued(self, key):
         return self.redis.client.ask("ZCARD", f"dlock:{{{key}}}:queue")
 
 
-class DlockLocal(Lock):
-    name, most = "dlock, local", 1000
+class DlockLocal(DlockAt):
+    most = 1000
 
     def __init__(self, stage, folder="locks"):
-        self.binary, self.folder = stage.dlock, stage.path(folder)
+        self.folder = stage.path(folder)
+        super().__init__(stage, "dlock, local", f"local:{self.folder}")
         os.mkdir(self.folder)
-
-    def argv(self, key, command, wait):
-        return [self.binary, "run", "-q", "--server", f"local:{self.folder}",
-                *([] if wait else ["-n"]), "-k", key, "--", *command]
 
     def queued(self, key):
         # The holder has a FIFO as well.
@@ -112,54 +117,63 @@ class TwoRedisCli(Lock):
     name, waits = "two redis-cli", False
 
     def __init__(self, stage, redis):
-        self.redis = redis
-        self.script = stage.path("two_redis_cli")
-        with open(self.script, "w") as script:
-            script.write(TWO_REDIS_CLI)
+        self.redis, self.script = redis, stage.script("two_redis_cli", TWO_REDIS_CLI)
 
     def argv(self, key, command, wait):
         return ["sh", self.script, str(self.redis.port), *command]
 
 
-class Etcd(Lock):
-    name = "etcdctl lock"
+class Etcd:
+    """A server."""
 
     def __init__(self, stage):
-        port, peer = free_port(), free_port()
-        self.url = f"http://127.0.0.1:{port}"
-        stage.start(["etcd", "--data-dir", stage.path(f"etcd-{port}"),
+        self.port, peer = free_port(), free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        stage.start(["etcd", "--data-dir", stage.path(f"etcd-{self.port}"),
                      "--listen-client-urls", self.url, "--advertise-client-urls", self.url,
                      "--listen-peer-urls", f"http://127.0.0.1:{peer}",
                      "--initial-advertise-peer-urls", f"http://127.0.0.1:{peer}",
                      "--initial-cluster", f"default=http://127.0.0.1:{peer}"])
-        until(lambda: self.count("nothing") is not None, "etcd")
+        until(lambda: self.count(b"nothing/") is not None, "etcd")
 
-    def count(self, key):
-        start = f"{key}/".encode()
-        body = json.dumps({"key": b64encode(start).decode(),
-                           "range_end": b64encode(start[:-1] + b"0").decode(),
-                           "count_only": True}).encode()
+    @staticmethod
+    def is_here():
+        return shutil.which("etcd") and shutil.which("etcdctl")
+
+    def post(self, path, fields):
+        body = json.dumps(fields).encode()
+        with urllib.request.urlopen(f"{self.url}/v3/{path}", body, timeout=5) as answer:
+            return json.load(answer)
+
+    def count(self, beginning):
+        """How many keys begin with that; None while it does not answer."""
+        end = beginning[:-1] + bytes([beginning[-1] + 1])
         try:
-            with urllib.request.urlopen(f"{self.url}/v3/kv/range", body, timeout=2) as answer:
-                return int(json.load(answer).get("count", 0))
+            found = self.post("kv/range", {"key": b64encode(beginning).decode(), "count_only": True,
+                                           "range_end": b64encode(end).decode()})
         except OSError:
             return None
+        return int(found.get("count", 0))
+
+
+class Etcdctl(Lock):
+    name = "etcdctl lock"
+
+    def __init__(self, etcd, port=None):
+        self.etcd, self.url = etcd, f"http://127.0.0.1:{port or etcd.port}"
 
     def argv(self, key, command, wait):
         return ["etcdctl", "--endpoints", self.url, "lock", key, "--", *command]
 
     def queued(self, key):
-        return (self.count(key) or 1) - 1
+        return (self.etcd.count(f"{key}/".encode()) or 1) - 1
 
 
 class RedisPy(Lock):
     name, most, commands = "redis-py Lock", 10, ("set",)
 
     def __init__(self, stage, redis):
-        self.redis = redis
-        self.script = stage.path("redis_py_lock.py")
-        with open(self.script, "w") as script:
-            script.write(REDIS_PY)
+        self.redis, self.script = redis, stage.script("redis_py_lock.py", REDIS_PY)
 
     def argv(self, key, command, wait):
         return [DEBIAN_PYTHON, self.script, str(self.redis.port), f"py:{key}",
@@ -177,8 +191,8 @@ def gather(stage, redis, report):
     locks = [Flock(stage), DlockLocal(stage), Dlock(stage, redis), Floor(stage, redis)]
     if shutil.which("redis-cli"):
         locks.append(TwoRedisCli(stage, redis))
-    if shutil.which("etcd") and shutil.which("etcdctl"):
-        locks.append(Etcd(stage))
+    if Etcd.is_here():
+        locks.append(Etcdctl(Etcd(stage)))
     else:
         report.notes.append("etcdctl lock: skipped, no etcd here (scripts/bench --install-peers)")
     if has_redis_py():

@@ -17,28 +17,31 @@ import cost
 import crowd
 import databases
 import distance
-import etcd
 import idle
 import locks
+import peers
 import plot
 import redlock
 import start
 import trouble
-import zookeeper
 from figures import Report, summary_text
 from stage import Stage
 
 PARTS = {
-    "start": "one uncontended lock around `true`, beside flock, etcdctl, redis-py and a floor",
-    "crowd": "hand-over, order and price with 10 to 1000 waiters",
-    "distance": "round trips and hand-over over a true 50 ms link",
-    "cost": "the server's time and memory for each operation, with up to 10 000 in the queue",
-    "idle": "waiters and holders at rest",
-    "etcd": "beside etcdctl lock on the same etcd, and what becomes of a lost lease",
-    "zookeeper": "beside kazoo's Lock on the same ZooKeeper",
-    "redlock": "five servers, two of them black-holed or one of them slow",
-    "databases": "a lock and its hand-over in PostgreSQL and MariaDB, beside their own clients",
-    "trouble": "waiters after a crash, and inspect of 10 000 locks",
+    "start": (start.measure,
+              "one uncontended lock around `true`, beside flock, etcdctl, redis-py and a floor"),
+    "crowd": (crowd.measure, "hand-over, order and price with 10 to 1000 waiters"),
+    "distance": (distance.measure, "round trips and hand-over over a true 50 ms link"),
+    "etcd": (peers.measure_etcd,
+             "beside etcdctl lock on the same etcd, and what becomes of a lost lease"),
+    "zookeeper": (peers.measure_zookeeper, "beside kazoo's Lock on the same ZooKeeper"),
+    "redlock": (redlock.measure, "five servers, two of them black-holed or one of them slow"),
+    "cost": (cost.measure,
+             "the server's time and memory for each operation, with up to 10 000 in the queue"),
+    "idle": (idle.measure, "waiters and holders at rest"),
+    "databases": (databases.measure,
+                  "a lock and its hand-over in PostgreSQL and MariaDB, beside their own clients"),
+    "trouble": (trouble.measure, "waiters after a crash, and inspect of 10 000 locks"),
 }
 
 
@@ -77,13 +80,12 @@ def arguments():
 
 def measure(stage, wanted, quick, report):
     all_locks = locks.gather(stage, stage.redis(), report)
-    for part in (start, crowd, distance, etcd, zookeeper, redlock, cost, idle, databases, trouble):
-        name = part.__name__
+    for name, (part, _) in PARTS.items():
         if name not in wanted:
             continue
         began = time.monotonic()
         try:
-            part.measure(stage, all_locks, report, quick)
+            part(stage, all_locks, report, quick)
         except (RuntimeError, OSError, subprocess.TimeoutExpired) as error:
             report.notes.append(f"{name}: broke off: {error}")
         print(f"({name}: {time.monotonic() - began:.0f} s)", file=sys.stderr)
@@ -122,7 +124,7 @@ def write_out(reports, head, how, folder):
 def main():
     given = arguments()
     if given.list:
-        for name, what in PARTS.items():
+        for name, (_, what) in PARTS.items():
             print(f"{name:10}{what}")
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

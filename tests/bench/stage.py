@@ -66,22 +66,27 @@ class Stage:
         self.processes.append(process)
         return process
 
-    def run(self, argv, **options):
-        """Its output; an exception if it fails."""
+    def run(self, argv, text=None, **options):
+        """Its output; an exception if it fails. `text`: its input."""
+        if text is not None:
+            options["stdin"] = subprocess.PIPE
         process = self.start(argv, stdout=subprocess.PIPE, text=True, **options)
-        output, _ = process.communicate()
+        output, _ = process.communicate(text)
         self.processes.remove(process)
         if process.returncode != 0:
             raise RuntimeError(f"{' '.join(argv)}: exit code {process.returncode}")
         return output
 
-    def run_with_input(self, argv, text):
-        process = self.start(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        output, _ = process.communicate(text)
-        self.processes.remove(process)
-        if process.returncode != 0:
-            raise RuntimeError(f"{argv[0]}: exit code {process.returncode}")
-        return output
+    def script(self, name, text):
+        """The path of a file with this text."""
+        (self.directory / name).write_text(text, encoding="ascii")
+        return self.path(name)
+
+    def fresh(self, name):
+        """The path of a file that is not there."""
+        path = self.directory / name
+        path.unlink(missing_ok=True)
+        return str(path)
 
     def end(self, *processes, how=signal.SIGKILL):
         for process in processes:
@@ -110,8 +115,7 @@ class Redis:
             ["redis-server", "--tls-port" if tls else "--port", str(self.port),
              *(["--port", "0"] if tls else []), "--bind", host, "--save", "",
              "--unixsocket", self.socket, "--dir", str(stage.directory), *options], space=space)
-        until(lambda: os.path.exists(self.socket), "a redis-server")
-        self.client = Client(self.socket)
+        self.client = until(lambda: connected(self.socket), "a redis-server")
         if login:
             self.client.ask("AUTH", login.strip(":@"))
         self.url = f"{'rediss' if tls else 'redis'}://{login}{host}:{self.port}"
@@ -160,6 +164,14 @@ class Redis:
         self.stage.end(self.process)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.socket)
+
+
+def connected(path):
+    """A client; None while nobody listens there."""
+    try:
+        return Client(path)
+    except (FileNotFoundError, ConnectionRefusedError):
+        return None
 
 
 def packed(*words):

@@ -11,7 +11,7 @@ def tick(stage, commands, rounds):
     for argv in commands:
         stage.run(argv)
     script = "".join("\t".join(argv) + "\n" for argv in commands)
-    output = stage.run_with_input([stage.tool("ticker"), str(rounds)], script)
+    output = stage.run([stage.tool("ticker"), str(rounds)], script)
     times, peaks = [[] for _ in commands], [0 for _ in commands]
     for line in output.splitlines():
         which, us, kb, status = map(int, line.split())

@@ -1,6 +1,5 @@
 """After a crash of the holder, and looking at ten thousand locks."""
 
-import os
 import signal
 import time
 
@@ -13,11 +12,9 @@ from stage import until
 
 def after_crash(stage, redis, report, rounds):
     """From the end of a killed holder's lease to the first instruction of the next command."""
-    lock, late, log = Dlock(stage, redis), [], stage.path("log")
-    key = "dlock:{crash}"
+    lock, late, key = Dlock(stage, redis), [], "dlock:{crash}"
     for _ in range(rounds):
-        if os.path.exists(log):
-            os.unlink(log)
+        log = stage.fresh("log")
         argv = lock.argv("crash", ["/usr/bin/sleep", "60"], wait=True)
         holder = stage.start([*argv[:2], "-t", "1s", *argv[2:]])
         until(lambda: redis.client.ask("EXISTS", key), "a holder")

@@ -1,7 +1,10 @@
-// The rule of a server equals the rule of the other engines, except for events that only a server
-// knows. This test sends the same random requests to the reference table, which is compared with
-// the Redis script, and to the lock table. Every answer, every message and the whole state must be
-// equal.
+// The rule of the engines, for what no engine's own tests show: the clocks of a host, a queue of
+// dead waiters, and hand-overs that nobody confirms. The last test compares the rule with the one
+// of a server, which adds only events that a server knows: it sends the same random requests to the
+// reference table, which is compared with the Redis script, and to the lock table. Every answer,
+// every message and the whole state must be equal.
+
+#include "rule/lock_table.hpp"
 
 #include <doctest/doctest.h>
 
@@ -16,17 +19,13 @@
 #include <vector>
 
 #include "reference/redis_table.hpp"
-#include "rule/lock_table.hpp"
+#include "rule_support.hpp"
 #include "support/chance.hpp"
 
 using namespace dlock;
+using dlock::test::claim;
 
 namespace {
-
-/// Some owners are inside others, and there are more tokens than owners.
-constexpr const char* owners[] = {"a", "a/x", "a/x/y", "b", "b/y", "c", "d", "a-b"};
-constexpr int tokens_each = 3;
-constexpr int tokens = static_cast<int>(std::size(owners)) * tokens_each;
 
 using Messages = std::vector<std::pair<Token, Message>>;
 
@@ -39,6 +38,39 @@ struct Listeners final : WaiterNotifier {
     return true;
   }
 };
+
+struct Rules {
+  LockTable table;
+  Listeners listeners;
+  microseconds clock{1'000'000};
+  microseconds wall{5'000'000};
+
+  Now now() const { return {clock, wall}; }
+  void pass(milliseconds span) {
+    clock += span;
+    wall += span;
+  }
+  void ask(const Claim& claim, bool wait = false) {
+    table.acquire(claim, {wait, {}}, {}, now(), listeners);
+  }
+  void queue_up(const std::string& token) {
+    ask(claim(token, token), true);
+    REQUIRE(!fence_of(token));
+  }
+  void release(const std::string& token) {
+    table.release({token}, ReleaseMode::normal, now(), listeners);
+  }
+  /// The fence of a hold.
+  std::optional<Fence> fence_of(const std::string& token) {
+    const HoldEntry* hold = table.find_hold({token});
+    return hold != nullptr ? std::optional(hold->fence) : std::nullopt;
+  }
+};
+
+/// Some owners are inside others, and there are more tokens than owners.
+constexpr const char* owners[] = {"a", "a/x", "a/x/y", "b", "b/y", "c", "d", "a-b"};
+constexpr int tokens_each = 3;
+constexpr int tokens = static_cast<int>(std::size(owners)) * tokens_each;
 
 /// One random request or event.
 struct Step {
@@ -147,6 +179,81 @@ class Twins {
 };
 
 }  // namespace
+
+TEST_CASE("rules: a fence is the wall clock, and one more than the last where that is behind") {
+  Rules rules;
+  rules.ask(claim("a", "a"));
+  CHECK(rules.fence_of("a") == Fence{5'000'000});
+  rules.release("a");
+  rules.wall = microseconds(1);
+  rules.ask(claim("b", "b"));
+  CHECK(rules.fence_of("b") == Fence{5'000'001});
+}
+
+TEST_CASE("rules: a provisional grant that nobody confirms ends after six seconds") {
+  Rules rules;
+  rules.ask(claim("a", "a"));
+  rules.queue_up("b");
+  rules.queue_up("c");
+  rules.release("a");
+  rules.pass(milliseconds(5'999));
+  rules.queue_up("c");
+  CHECK(rules.fence_of("b"));
+  rules.pass(milliseconds(1));
+  rules.ask(claim("c", "c"), true);
+  CHECK(rules.fence_of("c"));
+  CHECK(!rules.fence_of("b"));
+}
+
+TEST_CASE("rules: a grant that nobody confirmed leaves no floor, one that was used does") {
+  for (const bool used : {false, true}) {
+    Rules rules;
+    rules.ask(claim("a", "a"));
+    Claim with_floor = claim("b", "b");
+    with_floor.floor = milliseconds(20'000);
+    rules.ask(with_floor, true);
+    rules.release("a");
+    if (used) rules.release("b");
+    rules.pass(milliseconds(6'000));
+    CHECK(rules.table.live_holds(rules.now()).empty() == !used);
+    rules.ask(claim("c", "c"));
+    CHECK(rules.fence_of("c").has_value() == !used);
+  }
+}
+
+TEST_CASE("rules: the first waiter knows the end of a hand-over, however many came before it") {
+  Rules rules;
+  rules.ask(claim("holder", "holder"));  // for ten seconds, as the waiters first know
+  std::vector<std::string> line;
+  for (int i = 0; i < 20; ++i) {
+    line.push_back("w" + std::to_string(100 + i));
+    Claim waiter = claim(line.back(), line.back());
+    waiter.ttl = milliseconds(5000);
+    rules.ask(waiter, true);
+  }
+  std::string holder = "holder";
+  for (; line.size() > 1; line.erase(line.begin())) {
+    rules.release(holder);
+    holder = line.front();
+    const auto first = rules.table.find_waiter({line[1]});
+    REQUIRE(first != rules.table.queue.end());
+    CHECK(first->told > rules.clock);
+    CHECK(first->told <= rules.clock + milliseconds(6000));
+    rules.pass(milliseconds(3));
+  }
+}
+
+TEST_CASE("rules: a living waiter is granted the key past any number of dead ones") {
+  Rules rules;
+  rules.ask(claim("a", "a"));
+  for (int i = 0; i < 600; ++i) {
+    rules.queue_up("w" + std::to_string(i));
+    if (i < 599) rules.listeners.deaf.insert({"w" + std::to_string(i)});
+  }
+  rules.release("a");
+  CHECK(rules.fence_of("w599"));
+  CHECK(rules.table.queue.empty());
+}
 
 TEST_CASE("rules: the lock table and the reference table answer 200 000 random requests alike") {
   constexpr int rounds = 500;

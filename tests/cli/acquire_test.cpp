@@ -16,8 +16,7 @@ using Json = nlohmann::ordered_json;
 TEST_CASE("acquire: prints the token alone, and the lock stays when it has left") {
   on_each_engine([](const Place& place) {
     const auto result = place.dlock({"acquire", "-k", "a", "-t", "1m"});
-    CHECK(result.exit_code == 0);
-    CHECK(result.err == "");
+    check_quiet(result);
     CHECK(count_lines(result.out) == 1);
     const auto token = result.out.substr(0, result.out.size() - 1);
     CHECK(token.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -66,8 +65,7 @@ TEST_CASE("renew, release: --json says what became of each key") {
     CHECK(place.dlock({"renew", "a", "-q", "--json", "--token", token}).out == "");
 
     const auto some = place.dlock({"release", "b", "a", "--json", "--token", token});
-    CHECK(some.exit_code == 79);
-    CHECK(is_one_message(some.err));
+    check_message(some, 79);
     CHECK(some.out == "{\"key\":\"b\",\"released\":false}\n{\"key\":\"a\",\"released\":true}\n");
     const auto gone = place.dlock({"renew", "a", "--json", "--token", token});
     CHECK(gone.exit_code == 79);
@@ -170,8 +168,7 @@ TEST_CASE("acquire: a wrong or old token releases nothing") {
     for (const std::string& wrong : {old, old + "0", std::string("x"), token + "/a"}) {
       for (const char* command : {"release", "renew"}) {
         const auto result = place.dlock({command, "a", "--token", wrong});
-        CHECK(result.exit_code == 79);
-        CHECK(is_one_message(result.err));
+        check_message(result, 79);
         CHECK(!holds(result.err, wrong + " "));
       }
     }
@@ -207,19 +204,14 @@ TEST_CASE("release: --force evicts all holders, or the one with this fence, and 
     CHECK(holds(one.err, fence));
     CHECK(place.state("a")["holders"].size() == 1);
 
-    const auto again = place.dlock({"release", "--force", "--fence", fence, "a"});
-    CHECK(again.exit_code == 79);
-    CHECK(is_one_message(again.err));
+    check_message(place.dlock({"release", "--force", "--fence", fence, "a"}), 79);
 
-    const auto all = place.dlock({"release", "--force", "-k", "a"});
-    CHECK(all.exit_code == 0);
-    CHECK(holds(all.err, "[one]"));
+    check_says(place.dlock({"release", "--force", "-k", "a"}), 0, "[one]");
     CHECK(place.is_free("a"));
     CHECK(place.dlock({"release", "a", "--token", first}).exit_code == 79);
 
     const auto nobody = place.dlock({"release", "--force", "a"});
-    CHECK(nobody.exit_code == 0);
-    CHECK(nobody.out == "");
+    check_ran(nobody, "");
     CHECK(is_one_message(nobody.err));
   });
 }
@@ -229,10 +221,7 @@ TEST_CASE("acquire: gives the lock back when its output cannot be written") {
     for (const char* target : {">&-", ">/dev/full"}) {
       for (const char* format : {"", "--json", "--env"}) {
         const std::string line = R"("$D" acquire -k a -t 1m )";
-        const auto result = place.shell(line + format + " " + target);
-        CHECK(result.exit_code == 71);
-        CHECK(is_one_message(result.err));
-        CHECK(holds(result.err, "released"));
+        check_message(place.shell(line + format + " " + target), 71, "released");
         CHECK(place.is_free("a"));
       }
     }
@@ -246,12 +235,9 @@ TEST_CASE("acquire: gives the lock back when nobody reads its output") {
     int ends[2];
     REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
     close(ends[0]);
-    ProcessOptions options;
-    options.stdout_fd = ends[1];
-    const auto result = place.dlock({"acquire", "-k", "a", "-t", "1m"}, options);
+    const auto result = place.dlock({"acquire", "-k", "a", "-t", "1m"}, {.stdout_fd = ends[1]});
     close(ends[1]);
-    CHECK(result.exit_code == 71);
-    CHECK(is_one_message(result.err));
+    check_message(result, 71);
     CHECK(place.is_free("a"));
   });
 }

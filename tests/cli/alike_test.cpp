@@ -77,10 +77,8 @@ constexpr Signalled signalled[] = {{SIGTERM, true}, {SIGINT, true},   {SIGHUP, t
 
 std::string observed(const Place& place, const std::string& wrapper, const std::string& script,
                      int signal) {
-  ProcessOptions options;
-  options.env["W"] = wrapper;
-  options.env["DLOCK_SERVER"] = place.url();
-  options.cwd = place.dir().path();
+  const ProcessOptions options{.env = {{"W", wrapper}, {"DLOCK_SERVER", place.url()}},
+                               .cwd = place.dir().path()};
   Process process({"bash", "-c", script}, clean(options));
   if (signal != 0) {
     if (!eventually([&] { return process.out().ends_with(".\n"); })) return "did not begin";
@@ -175,9 +173,7 @@ TEST_CASE("alike: KILL to a job's process group, as agents of CI send it, leaves
   all.erase("timeout");  // timeout leaves the process group
   for (const auto& [name, wrapper] : all) {
     CAPTURE(name);
-    ProcessOptions options;
-    options.env["W"] = wrapper;
-    options.env["DLOCK_SERVER"] = place.url();
+    const ProcessOptions options{.env = {{"W", wrapper}, {"DLOCK_SERVER", place.url()}}};
     const std::string job = "$W sh -c 'trap \"\" TERM; sleep 60 & echo $!; wait'; echo went-on";
     Process process({"sh", "-c", job}, clean(options));
     REQUIRE(eventually([&] { return process.out().ends_with("\n"); }));
@@ -198,9 +194,7 @@ TEST_CASE("alike: INT to the whole job stops a loop of the shell") {
     const auto& wrapper = each.second;
     if (name == "timeout") continue;
     CAPTURE(name);
-    ProcessOptions options;
-    options.env["W"] = wrapper;
-    options.env["DLOCK_SERVER"] = place.url();
+    const ProcessOptions options{.env = {{"W", wrapper}, {"DLOCK_SERVER", place.url()}}};
     const std::string loop = "for i in 1 2 3; do $W sh -c 'echo in; exec sleep 60'; done; echo on";
     Process process({"bash", "-c", loop}, clean(options));
     REQUIRE(eventually([&] { return process.out() == "in\n"; }));

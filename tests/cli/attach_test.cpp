@@ -256,8 +256,7 @@ TEST_CASE(
   const Place place(Engine::redis);
   Process script({"sleep", "60"});
   const FullPipe full;
-  ProcessOptions options;
-  options.stdout_fd = full.writer.get();
+  const ProcessOptions options{.stdout_fd = full.writer.get()};
   const std::string pid = std::to_string(script.pid());
   auto asker = place.start({"acquire", "-k", "a", "-t", "1m", "--attach", pid}, options);
   // Wait for dlock and the daemon, which may need the server before it can take over the lock.
@@ -271,10 +270,7 @@ TEST_CASE(
   char bytes[4096];
   while (read(full.reader.get(), bytes, sizeof bytes) > 0) {
   }
-  const auto result = asker.wait();
-  CHECK(result.exit_code == 75);
-  CHECK(is_one_message(result.err));
-  CHECK(holds(result.err, "process " + pid + " has ended"));
+  check_message(asker.wait(), 75, "process " + pid + " has ended");
   place.server().cont();
   CHECK(eventually([&] { return place.is_free("a"); }));
   CHECK(keepers_leave(script.pid()));

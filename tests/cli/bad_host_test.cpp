@@ -15,15 +15,9 @@ void check_refused(const std::string& url, const std::string& says) {
        {std::vector<std::string>{"run", "-k", "a", "--", "echo", "ran"},
         {"acquire", "a", "-t", "5s"},
         {"inspect"}}) {
-    ProcessOptions options;
-    options.env["DLOCK_SERVER"] = url;
-    const auto result = dlock(words, options);
+    const auto result = dlock(words, {.env = {{"DLOCK_SERVER", url}}});
     CAPTURE(words[0]);
-    CAPTURE(result.err);
-    CHECK(result.exit_code == 71);
-    CHECK(result.out == "");
-    CHECK(is_one_message(result.err));
-    CHECK(holds(result.err, says));
+    check_message(result, 71, says);
   }
 }
 
@@ -46,15 +40,8 @@ TEST_CASE("bad host: a directory that this user may not write") {
   const std::string line = "cp \"$D\" " + program + " && chmod 755 " + program +
                            " && cd / && setpriv --reuid 65534 --clear-groups " + program +
                            " run --server local:" + dir.path() + " -k a -- echo ran";
-  ProcessOptions options;
-  options.env["D"] = dlock_path();
-  options.env["HOME"] = "/";
-  const auto result = run({"sh", "-c", line}, clean(options));
-  CAPTURE(result.err);
-  CHECK(result.exit_code == 71);
-  CHECK(result.out == "");
-  CHECK(is_one_message(result.err));
-  CHECK(holds(result.err, dir.path()));
+  check_message(run({"sh", "-c", line}, clean({.env = {{"D", dlock_path()}, {"HOME", "/"}}})), 71,
+                dir.path());
 }
 
 TEST_CASE("bad host: a full disk") {
@@ -63,9 +50,7 @@ TEST_CASE("bad host: a full disk") {
     return;
   }
   const TempDir dir;
-  ProcessOptions options;
-  options.env["D"] = dlock_path();
-  options.env["DISK"] = dir.path();
+  const ProcessOptions options{.env = {{"D", dlock_path()}, {"DISK", dir.path()}}};
   const std::string line =
       R"(mount -t tmpfs -o size=16k none "$DISK" || exit 99
          "$D" run --server local:"$DISK" -k before -- true || exit 98
@@ -100,9 +85,7 @@ TEST_CASE("bad host: entries of the directory that are links are not followed") 
   CAPTURE(result.err);
   CHECK(read_file(place.dir() / "victim") == "precious");
   if (result.exit_code != 0) {
-    CHECK(result.exit_code == 71);
-    CHECK(result.out == "");
-    CHECK(is_one_message(result.err));
+    check_message(result, 71);
   }
 }
 
@@ -122,10 +105,7 @@ std::optional<Result> with_one_process(const std::string& before, const std::str
       ulimit -u 1
       exec setpriv --reuid $USER_ID --clear-groups env DLOCK_SERVER="local:$DIR/locks" "$DIR/dlock" )" +
                            dlock;
-  ProcessOptions options;
-  options.env["D"] = dlock_path();
-  options.env["DIR"] = dir.path();
-  options.env["HOME"] = "/";
+  ProcessOptions options{.env = {{"D", dlock_path()}, {"DIR", dir.path()}, {"HOME", "/"}}};
   // Each test process uses a user of its own, as the limit counts all processes of a user.
   options.env["USER_ID"] = std::to_string(30'000 + getpid() % 20'000);
   return run({"bash", "-c", line}, clean(options));
@@ -134,10 +114,7 @@ std::optional<Result> with_one_process(const std::string& before, const std::str
 TEST_CASE("bad host: no process can be made") {
   const auto result = with_one_process("", "run -k a -- echo ran");
   if (!result) return;
-  CAPTURE(result->err);
-  CHECK(result->exit_code == 71);
-  CHECK(result->out == "");
-  CHECK(is_one_message(result->err));
+  check_message(*result, 71);
 }
 
 TEST_CASE("bad host: no thread can be made to wait for the file of a lock that is in use") {
@@ -157,9 +134,7 @@ TEST_CASE("bad host: --wait-tree where /proc shows no processes is refused befor
       exec unshare --mount sh -c '
         mount -t tmpfs none /proc && exec "$D" run --wait-tree -k a echo ran')");
   if (result.exit_code == 0) return;
-  CHECK(result.exit_code == 71);
-  CHECK(result.out == "");
-  CHECK(is_one_message(result.err));
+  check_message(result, 71);
 }
 
 }  // namespace

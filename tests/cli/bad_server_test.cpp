@@ -41,11 +41,7 @@ void check_fails(const std::string& url, const std::vector<std::string>& words, 
   options.env["DLOCK_SERVER"] = url;
   const auto result = dlock(words, options);
   CAPTURE(words[0]);
-  CAPTURE(result.err);
-  CHECK(result.exit_code == code);
-  CHECK(result.out == "");
-  CHECK(is_one_message(result.err));
-  CHECK(holds(result.err, url.substr(0, url.find('?'))));
+  check_message(result, code, url.substr(0, url.find('?')));
   CHECK(holds(result.err, says));
   CHECK(result.duration < stretched(within));
 }
@@ -85,17 +81,12 @@ TEST_CASE("bad server: nobody there") {
 }
 
 TEST_CASE("bad server: one whose name cannot be looked up for lack of a thread") {
-  ProcessOptions options;
-  options.env["DLOCK_SERVER"] = "redis://no-such-host.invalid";
-  options.before_exec = [] {
-    const rlimit less_than_a_stack{6UL << 20, 6UL << 20};
-    setrlimit(RLIMIT_DATA, &less_than_a_stack);
-  };
-  const auto result = dlock({"inspect"}, options);
-  CAPTURE(result.err);
-  CHECK(result.exit_code == 69);
-  CHECK(is_one_message(result.err));
-  CHECK(holds(result.err, "cannot look up no-such-host.invalid: "));
+  const ProcessOptions options{.env = {{"DLOCK_SERVER", "redis://no-such-host.invalid"}},
+                               .before_exec = [] {
+                                 const rlimit less_than_a_stack{6UL << 20, 6UL << 20};
+                                 setrlimit(RLIMIT_DATA, &less_than_a_stack);
+                               }};
+  check_message(dlock({"inspect"}, options), 69, "cannot look up no-such-host.invalid: ");
 }
 
 TEST_CASE("bad server: one that is silent counts as unreachable after 5 s, or ttl/6 if less") {
@@ -163,8 +154,7 @@ TEST_CASE("bad server: one that says later is waited for, and -n asks once") {
         "-ERR max number of clients reached"}) {
     CAPTURE(said);
     FakeServer server(std::vector<Step>{say(std::string(said) + "\r\n")});
-    ProcessOptions options;
-    options.env["DLOCK_SERVER"] = server.url();
+    const ProcessOptions options{.env = {{"DLOCK_SERVER", server.url()}}};
     auto waiter = start_dlock({"run", "-k", "a", "--", "true"}, options);
     CHECK(eventually([&] { return holds(waiter.err(), "; still waiting, trying again\n"); }));
     CHECK(dlock({"run", "-k", "a", "-n", "--", "true"}, options).exit_code == 69);
@@ -218,11 +208,7 @@ TEST_CASE("bad server: keys that hold somebody else's data are 65 and stay as th
       }
       const auto result = place.dlock(words);
       CAPTURE(words[0]);
-      CAPTURE(result.err);
-      CHECK(result.exit_code == 65);
-      CHECK(result.out == "");
-      CHECK(is_one_message(result.err));
-      CHECK(holds(result.err, key));
+      check_message(result, 65, key);
     }
   }
   CHECK(server.command({"GET", "dlock:{text}"}).text == "x");
@@ -255,8 +241,7 @@ TEST_CASE("bad server: one whose SCAN takes more than 5 s is read to its end") {
     std::this_thread::sleep_for(milliseconds(20));
     return say(page_of_long_scan(words[1]));
   });
-  ProcessOptions options;
-  options.env["DLOCK_SERVER"] = server.url();
+  const ProcessOptions options{.env = {{"DLOCK_SERVER", server.url()}}};
   std::vector<Process> all;
   for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
            {"inspect"}, {"inspect", "--all-kinds"}, {"release", "--force", "x*"}}) {
@@ -271,7 +256,7 @@ TEST_CASE("bad server: one whose SCAN takes more than 5 s is read to its end") {
 }
 
 TEST_CASE("bad server: the reason of one that has too many clients is told, without a login too") {
-  const RedisServer server({false, false, "", {"maxclients 1"}, {}});
+  const RedisServer server({.config = {"maxclients 1"}});
   std::optional<Process> other;
   // The server counts the connection of the start-up check until it has seen its end, and sends
   // this one away.

@@ -19,12 +19,7 @@ void check_refused(const Place& place, const BadLine& line, int code) {
   std::string shown;
   for (const auto& word : line.words) shown += word + " ";
   CAPTURE(shown);
-  const auto result = place.dlock(line.words);
-  CAPTURE(result.err);
-  CHECK(result.exit_code == code);
-  CHECK(result.out == "");
-  CHECK(is_one_message(result.err));
-  CHECK(holds(result.err, line.says));
+  check_message(place.dlock(line.words), code, line.says);
 }
 
 BadLine run_with(std::vector<std::string> flags, std::string says) {
@@ -89,8 +84,7 @@ TEST_CASE("bad values: keys that look bad work, and are shown escaped") {
       auto holder = place.hold(key);
       CHECK(place.state(key)["key"] == key);
       const auto refused = place.dlock({"run", "-n", "-k", key, "--", "true"});
-      CHECK(refused.exit_code == 75);
-      CHECK(is_one_message(refused.err));
+      check_message(refused, 75);
       CHECK(!holds(refused.err, "\xe2\x80\xae"));
       const auto table = place.dlock({"inspect"}).out;
       CHECK(count_lines(table) == 2);
@@ -207,9 +201,7 @@ TEST_CASE("bad values: processes to attach to") {
   };
   for (const auto& line : lines) check_refused(place, line, 64);
   const auto itself = place.shell(R"(exec "$D" acquire -k a --attach $$)");
-  CHECK(itself.exit_code == 64);
-  CHECK(is_one_message(itself.err));
-  CHECK(holds(itself.err, "is dlock itself"));
+  check_message(itself, 64, "is dlock itself");
   CHECK(place.is_free("a"));
 }
 
@@ -218,16 +210,14 @@ TEST_CASE("bad values: processes to attach to that are not the user's") {
   const Place place(Engine::local);
   // This source tree may be closed to other users.
   const OrdinaryUser user;
-  ProcessOptions options;
-  options.env["HOME"] = "/nowhere";
-  options.before_exec = [] { [[maybe_unused]] const int changed = setuid(nobody); };
-  const auto result = Process({user.own_copy(dlock_path()), "acquire", "a", "--attach", "1",
-                               "--server", "local:/tmp"},
-                              clean(options))
-                          .wait();
-  CHECK(result.exit_code == 64);
-  CHECK(holds(result.err, "--attach: process 1 is another user's"));
-  CHECK(is_one_message(result.err));
+  const ProcessOptions options{.env = {{"HOME", "/nowhere"}}, .before_exec = [] {
+                                 [[maybe_unused]] const int changed = setuid(nobody);
+                               }};
+  check_message(Process({user.own_copy(dlock_path()), "acquire", "a", "--attach", "1", "--server",
+                         "local:/tmp"},
+                        clean(options))
+                    .wait(),
+                64, "--attach: process 1 is another user's");
   Process thread_of_kernel({"sh", "-c", "cat /proc/2/comm"});
   if (thread_of_kernel.wait().out != "kthreadd\n") return;
   check_refused(place, {{"acquire", "a", "--attach", "2"}, "is a thread of the kernel"}, 64);
@@ -273,14 +263,10 @@ TEST_CASE("bad values: server URLs") {
                                  std::string("redis://host/\x1b[31m")}) {
     CAPTURE(bad);
     const auto flag = place.dlock({"run", "-k", "a", "--server", bad, "--", "echo", "ran"});
-    CHECK(flag.exit_code == 64);
-    CHECK(flag.out == "");
-    CHECK(is_one_message(flag.err));
+    check_message(flag, 64);
     CHECK(flag.err.starts_with("dlock: --server: "));
     CHECK(!holds(flag.err, secret));
-    ProcessOptions options;
-    options.env["DLOCK_SERVER"] = bad;
-    const auto variable = place.dlock({"inspect"}, options);
+    const auto variable = place.dlock({"inspect"}, {.env = {{"DLOCK_SERVER", bad}}});
     CHECK(variable.exit_code == 64);
     CHECK(variable.err.starts_with("dlock: DLOCK_SERVER: "));
   }
@@ -298,8 +284,7 @@ TEST_CASE("help: on stdout with 0 where it is asked for, on stderr with 64 where
   for (const char* command : {"run", "acquire", "renew", "release", "inspect"}) {
     for (const char* flag : {"-h", "--help"}) {
       const auto help = dlock({command, flag});
-      CHECK(help.exit_code == 0);
-      CHECK(help.err == "");
+      check_quiet(help);
       CHECK(help.out.starts_with("Usage: dlock " + std::string(command)));
     }
     CHECK(dlock({command, "-V"}).out == dlock({"--version"}).out);

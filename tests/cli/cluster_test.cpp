@@ -34,11 +34,7 @@ void is_refused(const std::string& url, const std::string& why, int code = 69,
   Result result;
   // On a busy machine, the answer may be too late, but not in every try.
   in_one_of(3, [&] { return holds((result = try_lock(url, ttl)).err, why); });
-  CAPTURE(result.err);
-  CHECK(result.exit_code == code);
-  CHECK(result.out == "");
-  CHECK(is_one_message(result.err));
-  CHECK(holds(result.err, why));
+  check_message(result, code, why);
   CHECK(result.duration < stretched(milliseconds(5000)));
 }
 
@@ -73,16 +69,13 @@ TEST_CASE("a slot moves under a holder and ten waiters: it keeps the lock, they 
   scene.cluster.end_move(slot, 0, 1);
   await_renewal(scene.cluster.node(1), key);
   scene.touch("go");
-  const Result held = line.holder.wait();
-  CHECK(held.exit_code == 0);
-  CHECK(held.err == "");
+  check_quiet(line.holder.wait());
   was_served_in_order(scene, line);
   CHECK(scene.kept() == scene.may_stay({key}));
 }
 
 TEST_CASE("a master dies under a holder and ten waiters: its replica serves them in order") {
-  ClusterOptions options;
-  options.replicas = true;
+  const ClusterOptions options{.replicas = true};
   ClusterScene scene(options);
   const std::string key = Cluster::key_of(0);
   scene.go_through(scene.cluster.url({0}));
@@ -167,22 +160,20 @@ TEST_CASE("a node that sends to nowhere: 69, and what it said is shown in safe l
 }
 
 TEST_CASE("a server alone is no Cluster, whoever sends to it: 69, and it keeps no lock") {
-  const RedisServer alone({true, false, "", {}, {}});
+  const RedisServer alone({.tcp = true});
   is_refused(url_of(alone.port()), "it is not a node of a Cluster");
   CHECK(alone.command({"EXISTS", "dlock:{k}"}).number == 0);
   is_refused_by_node_saying("-MOVED 1 127.0.0.1:" + std::to_string(alone.port()) + "\r\n",
                             "it is not a node of a Cluster");
-  const RedisServer other({true, false, "of-the-other", {}, {}});
+  const RedisServer other({.tcp = true, .password = "of-the-other"});
   is_refused(url_of(other.port()), "the server wants a password", 77);
 }
 
 TEST_CASE("inspect of a Cluster whose slots nobody serves does not say that nothing is locked") {
   const UnusedPort bus;
-  const RedisServer node({true,
-                          false,
-                          "",
-                          {"cluster-enabled yes", "cluster-port " + std::to_string(bus.number())},
-                          {}});
+  const RedisServer node(
+      {.tcp = true,
+       .config = {"cluster-enabled yes", "cluster-port " + std::to_string(bus.number())}});
   const Result result =
       dlock({"inspect", "--server", "redis+cluster://127.0.0.1:" + std::to_string(node.port())});
   CHECK(result.exit_code == 69);

@@ -36,9 +36,8 @@ std::string answer_to_take(const std::vector<std::string>& words, const std::str
 }
 
 Result run_in_layout(const FakeServer& server, const char* layout) {
-  ProcessOptions options;
-  options.env["DLOCK_SERVER"] = server.url();
-  return dlock(run_compat(layout, {"-n", "-t", "1m", "--", "echo", "ran"}), options);
+  return dlock(run_compat(layout, {"-n", "-t", "1m", "--", "echo", "ran"}),
+               {.env = {{"DLOCK_SERVER", server.url()}}});
 }
 
 }  // namespace
@@ -49,18 +48,15 @@ TEST_CASE(
   for (const auto& [layout, fence] :
        {std::pair("redis-py", "none"), std::pair("redisson", "none"),
         std::pair("redisson-fenced", "1"), std::pair("symfony", "none")}) {
-    ProcessOptions options;
-    options.env["DLOCK_FENCE"] = "17";
-    const auto ran = place.dlock(
-        run_compat(layout, {"--", "sh", "-c", "echo ${DLOCK_KEY} ${DLOCK_FENCE-none}"}), options);
-    CHECK(ran.exit_code == 0);
-    CHECK(ran.out == std::string("job ") + fence + "\n");
+    const auto ran =
+        place.dlock(run_compat(layout, {"--", "sh", "-c", "echo ${DLOCK_KEY} ${DLOCK_FENCE-none}"}),
+                    {.env = {{"DLOCK_FENCE", "17"}}});
+    check_ran(ran, std::string("job ") + fence + "\n");
     CHECK(ran.err == "");
   }
-  const auto guarded =
-      place.dlock(run_compat("redis-py", {"--", dlock_path(), "guard", "--state", "seal", "true"}));
-  CHECK(guarded.exit_code == 64);
-  CHECK(holds(guarded.err, "missing fence"));
+  check_says(
+      place.dlock(run_compat("redis-py", {"--", dlock_path(), "guard", "--state", "seal", "true"})),
+      64, "missing fence");
 }
 
 TEST_CASE("compat: what is no answer to a take grants nothing, nor does the request itself") {
@@ -75,12 +71,7 @@ TEST_CASE("compat: what is no answer to a take grants nothing, nor does the requ
       FakeServer server([&](const std::vector<std::string>& words) {
         return say(answer == echo ? request(words) : answer_to_take(words, answer));
       });
-      const auto ran = run_in_layout(server, layout);
-      CAPTURE(ran.err);
-      CHECK(ran.exit_code == 69);
-      CHECK(ran.out == "");
-      CHECK(is_one_message(ran.err));
-      CHECK(holds(ran.err, "unexpected answer"));
+      check_message(run_in_layout(server, layout), 69, "unexpected answer");
     }
   }
 }
@@ -92,8 +83,7 @@ TEST_CASE("compat: a refusal names the library, and the wait says that there is 
   CHECK(refused.exit_code == 75);
   CHECK(refused.err ==
         "dlock: job is held by a client of redis-py since 2026-01-02T03:04:05.000Z, no expiry\n");
-  ProcessOptions options;
-  options.cwd = place.dir().path();
+  const ProcessOptions options{.cwd = place.dir().path()};
   const std::string hook = "echo \"$DLOCK_HOLDER\" >holder";
   Result waited;
   // On a busy machine, the wait may end before dlock learns the holder, but not in every try.
@@ -179,13 +169,11 @@ TEST_CASE("compat: a run whose lock was taken from it stops its command and exit
             run_compat("redisson", {"-t", "9s", "--", "sh", "-c", "echo in; sleep 60"}));
       },
       says_in, "the command did not start");
-  const auto evicted = place.dlock({"release", "--force", "--compat", "redisson", "-k", "job"});
-  CHECK(evicted.exit_code == 0);
-  CHECK(holds(evicted.err, "evicted a client of Redisson or dlock from job"));
+  check_says(place.dlock({"release", "--force", "--compat", "redisson", "-k", "job"}), 0,
+             "evicted a client of Redisson or dlock from job");
   CHECK(run.wait().exit_code == 79);
-  const auto nobody = place.dlock({"release", "--force", "--compat", "redisson", "-k", "job"});
-  CHECK(nobody.exit_code == 0);
-  CHECK(holds(nobody.err, "nobody held job"));
+  check_says(place.dlock({"release", "--force", "--compat", "redisson", "-k", "job"}), 0,
+             "nobody held job");
 }
 
 TEST_CASE("compat: inspect --all-kinds lists the locks of every library, and nothing else") {
@@ -237,9 +225,7 @@ TEST_CASE("compat: in a Cluster each layout works, and names whose keys would pa
   for (const auto& [layout, key] :
        {std::pair("redisson", "a{b"), std::pair("redisson", "a}b"), std::pair("redisson", "a{}b"),
         std::pair("python-redis-lock", "b")}) {
-    const auto refused = run(layout, key);
-    CHECK(refused.exit_code == 64);
-    CHECK(holds(refused.err, "in a Cluster"));
+    check_says(run(layout, key), 64, "in a Cluster");
   }
   const auto listed = dlock({"inspect", "--all-kinds", "--server", cluster.url()});
   CHECK(listed.exit_code == 0);
@@ -256,9 +242,7 @@ TEST_CASE("compat: behind Sentinel a run keeps the library's lock, and waits for
   Process waiter = start("echo waited");
   CHECK(eventually([&] { return holds(waiter.err(), "waiting"); }));
   holder.signal(SIGTERM);
-  const Result waited = waiter.wait();
-  CHECK(waited.exit_code == 0);
-  CHECK(waited.out == "waited\n");
+  check_ran(waiter.wait(), "waited\n");
   CHECK(eventually([&] { return fleet.master().command({"EXISTS", "job"}).number == 0; }));
 }
 
@@ -280,9 +264,7 @@ TEST_CASE("compat: over three servers a majority decides, also while one of them
   servers[0].command({"SET", "job", of_redis_py, "PX", "60000"});
   CHECK(ask(run_compat("redsync", {"--", "true"})).exit_code == 0);
   servers[1].command({"SET", "job", of_redis_py, "PX", "60000"});
-  const auto refused = ask(run_compat("redsync", {"-n", "--", "true"}));
-  CHECK(refused.exit_code == 75);
-  CHECK(holds(refused.err, "redis-py"));
+  check_says(ask(run_compat("redsync", {"-n", "--", "true"})), 75, "redis-py");
   CHECK(keys(2) == 0);
   servers[1].command({"DEL", "job"});
   servers[0].command({"DEL", "job"});

@@ -36,9 +36,7 @@ TEST_CASE(
   };
   const CommandInside holder(url("web"));
   CHECK(server.text("SELECT schemaname FROM pg_tables WHERE tablename = 'dlock'") == "public\n");
-  const Result foreign = run_at(url("batch"));
-  CHECK(foreign.exit_code == 77);
-  CHECK(holds(foreign.err, "permission denied for table dlock"));
+  check_says(run_at(url("batch")), 77, "permission denied for table dlock");
   server.text("GRANT SELECT, INSERT, UPDATE, DELETE ON dlock TO batch");
   CHECK(dlock_at(url("batch"), {"run", "-n", "-k", "a", "--", "true"}).exit_code == 75);
   CHECK(holds(finding(doctor_at(url("batch")), "table"), "public.dlock, owner web, logged"));
@@ -60,9 +58,7 @@ TEST_CASE("database: the table of PostgreSQL is made in the schema that the URL 
   const std::string guest = server.tcp_url("guest:" + std::string(password));
   const std::string named = guest + "?dlock-schema=of%20%22locks%22";
   const Result refused = run_at(guest);
-  CHECK(refused.exit_code == 77);
-  CHECK(is_one_message(refused.err));
-  CHECK(holds(refused.err, "cannot create the table public.dlock"));
+  check_message(refused, 77, "cannot create the table public.dlock");
   CHECK(holds(refused.err, "?dlock-schema=NAME"));
   const std::string rights = dlock_at(named, {"doctor", "--acl"}).out;
   server.text(std::regex_replace(rights, std::regex("\"USER\""), "guest"));
@@ -81,9 +77,7 @@ TEST_CASE("database: a wrong parameter of PostgreSQL's URL is one line, and no o
            {"run", "-w", "9", "-k", "a", "--", "true"}, {"doctor"}}) {
     const Result refused = dlock_at(url, words);
     CAPTURE(words[0]);
-    CHECK(refused.exit_code == 64);
-    CHECK(is_one_message(refused.err));
-    CHECK(holds(refused.err, "postgres://127.0.0.1/db: invalid sslmode value: \"full\""));
+    check_message(refused, 64, "postgres://127.0.0.1/db: invalid sslmode value: \"full\"");
   }
 }
 
@@ -97,16 +91,12 @@ TEST_CASE("database: rows of PostgreSQL that cannot be changed, or its activity,
       "GRANT SELECT, INSERT, UPDATE, DELETE ON dlock TO limited; ALTER TABLE dlock ENABLE ROW "
       "LEVEL SECURITY; CREATE POLICY r ON dlock FOR SELECT USING (true); CREATE POLICY w ON dlock "
       "FOR INSERT WITH CHECK (true)");
-  const Result hidden = run_at(url);
-  CHECK(hidden.exit_code == 77);
-  CHECK(holds(hidden.err, "row security of public.dlock hides rows from UPDATE"));
+  check_says(run_at(url), 77, "row security of public.dlock hides rows from UPDATE");
   CHECK(holds(finding(doctor_at(url), "lock"), "row security of public.dlock"));
   server.text(
       "ALTER TABLE dlock DISABLE ROW LEVEL SECURITY; REVOKE SELECT ON pg_stat_activity "
       "FROM PUBLIC");
-  const Result unseen = run_at(url);
-  CHECK(unseen.exit_code == 77);
-  CHECK(holds(unseen.err, "GRANT SELECT ON pg_stat_activity"));
+  check_says(run_at(url), 77, "GRANT SELECT ON pg_stat_activity");
   CHECK(holds(finding(doctor_at(url), "table"), "the user lacks SELECT on pg_stat_activity"));
   server.text("GRANT SELECT ON pg_stat_activity TO PUBLIC");
 }
@@ -123,11 +113,9 @@ TEST_CASE("database: a socket without a server is one line, and no file is close
     MESSAGE("skipped: strace may not trace here");
     return;
   }
-  const auto refused = traced({DLOCK_BINARY, "run", "-n", "-k", "a", "--server",
-                               "mysql://u@/db?socket=" + (dir / "no.sock"), "--", "true"});
-  CHECK(refused.exit_code == 69);
-  CHECK(is_one_message(refused.err));
-  CHECK(holds(refused.err, "cannot connect to the socket " + (dir / "no.sock") + ": No such file"));
+  check_message(traced({DLOCK_BINARY, "run", "-n", "-k", "a", "--server",
+                        "mysql://u@/db?socket=" + (dir / "no.sock"), "--", "true"}),
+                69, "cannot connect to the socket " + (dir / "no.sock") + ": No such file");
   CHECK(!holds(read_file(trace), "EBADF"));
 }
 
@@ -144,9 +132,7 @@ TEST_OF_DATABASES("database: a table of another shape is refused, and left as it
             ", more int NOT NULL" + (postgres ? "" : " CHECK (more > 0)")}) {
     CAPTURE(columns);
     server.text("DROP TABLE IF EXISTS dlock; CREATE TABLE dlock (" + columns + ")");
-    const auto refused = run_at(server.url());
-    CHECK(refused.exit_code == 65);
-    CHECK(is_one_message(refused.err));
+    check_message(run_at(server.url()), 65);
     CHECK(server.text("SELECT count(*) FROM dlock") == "0\n");
   }
 }
@@ -179,9 +165,7 @@ TEST_OF_DATABASES("database: a holder whose hold is removed by hand stops its co
     server.text(harm);
     const bool overwritten = harm.starts_with("UPDATE");
     if (overwritten) server.set_bodies("hello");
-    const auto ended = holder.process.wait(milliseconds(60'000));
-    CHECK(ended.exit_code == 79);
-    CHECK(holds(ended.err, "a: "));
+    check_says(holder.process.wait(milliseconds(60'000)), 79, "a: ");
     if (overwritten) CHECK(run_at(server.url()).exit_code == 65);
   }
 }
@@ -218,9 +202,7 @@ TEST_CASE("database: a standby is passed over, and after its promotion knows the
   PostgresServer primary;
   CHECK(run_at(primary.url()).exit_code == 0);
   PostgresServer standby(primary);
-  const auto refused = run_at(standby.url());
-  CHECK(refused.exit_code == 69);
-  CHECK(holds(refused.err, "a standby: locks need the primary"));
+  check_says(run_at(standby.url()), 69, "a standby: locks need the primary");
   CHECK(finding(doctor_at(standby.url()), "role").starts_with("error a standby"));
   REQUIRE(eventually([&] {
     return finding(doctor_at(primary.url()), "replication").starts_with("warning 1 standby");

@@ -132,9 +132,7 @@ TEST_OF_DATABASES("database: what cannot be reached or has no database ends with
   DatabaseServer& server = empty_database<Server>();
   for (const std::string scheme : {"postgres", "mysql"}) {
     const auto nobody = run_at(scheme + "://u:pw-of-it@127.0.0.1:1/db");
-    CHECK(nobody.exit_code == 69);
-    CHECK(is_one_message(nobody.err));
-    CHECK(holds(nobody.err, scheme + "://127.0.0.1:1/db: "));
+    check_message(nobody, 69, scheme + "://127.0.0.1:1/db: ");
     CHECK(!holds(nobody.err, "pw-of-it"));
   }
   CHECK(run_at(server.url({}, "nowhere")).exit_code == 69);
@@ -148,10 +146,7 @@ TEST_OF_DATABASES("database: a standby is refused, and so is a user without righ
   server->make_user("reader", password, false);
   server->let_read("reader");
   const std::string login = "reader:" + std::string(password);
-  const auto reader = run_at(server->tcp_url(login));
-  CHECK(reader.exit_code == 77);
-  CHECK(is_one_message(reader.err));
-  CHECK(holds(reader.err, "dlock doctor --acl"));
+  check_message(run_at(server->tcp_url(login)), 77, "dlock doctor --acl");
   server->text("DROP TABLE dlock");
   // An administrator can run the printed commands.
   std::string rights = dlock_at(server->url(), {"doctor", "--acl"}).out;
@@ -160,15 +155,10 @@ TEST_OF_DATABASES("database: a standby is refused, and so is a user without righ
   server->text(rights.replace(user, 4, "reader"));
   CHECK(run_at(server->tcp_url(login)).exit_code == 0);
   server->text("DROP TABLE dlock");
-  const auto may_not_create = run_at(server->tcp_url(login));
-  CHECK(may_not_create.exit_code == 77);
-  CHECK(holds(may_not_create.err, "dlock doctor --acl"));
+  check_says(run_at(server->tcp_url(login)), 77, "dlock doctor --acl");
   CHECK(run_at(server->url()).exit_code == 0);
   server->become_standby();
-  const auto standby = run_at(server->url());
-  CHECK(standby.exit_code == 69);
-  CHECK(is_one_message(standby.err));
-  CHECK(holds(standby.err, "locks need the primary"));
+  check_message(run_at(server->url()), 69, "locks need the primary");
 }
 
 TEST_OF_DATABASES("database: a record of a newer dlock, or of none, is left alone") {
@@ -180,9 +170,7 @@ TEST_OF_DATABASES("database: a record of a newer dlock, or of none, is left alon
     return run_at(url);
   };
   CHECK(run_at(url).exit_code == 0);
-  const auto newer = with_body("dlock-record 2\nwhatever\n");
-  CHECK(newer.exit_code == 65);
-  CHECK(holds(newer.err, "another version"));
+  check_says(with_body("dlock-record 2\nwhatever\n"), 65, "another version");
   CHECK(with_body("hello").exit_code == 65);
   const std::string of_another_key = "dlock-record 1\nkey b\nfence 1\nasked 0\nend\n";
   CHECK(with_body(of_another_key).exit_code == 65);
@@ -206,9 +194,7 @@ TEST_OF_DATABASES(
   CHECK(dlock_at(url, {"run", "-n", "-k", "a", "--", "true"}).exit_code == 75);
   REQUIRE(eventually([&] { return waiters(url) == 1; }));
   holder.process.signal(SIGTERM);
-  const auto result = waiter.wait(milliseconds(60'000));
-  CHECK(result.exit_code == 0);
-  CHECK(result.out == "second\n");
+  check_ran(waiter.wait(milliseconds(60'000)), "second\n");
 }
 
 TEST_OF_DATABASES("database: an old arrival is removed, however many young ones come before it") {
@@ -239,9 +225,7 @@ TEST_OF_DATABASES("database: doctor --schema creates the table, or says why not"
   CHECK(holds(schema(server.url()).out, "the table dlock is there"));
   server.text("DROP TABLE dlock");
   server.make_user("guest", password, false);
-  const auto guest = schema(server.tcp_url("guest:" + std::string(password)));
-  CHECK(guest.exit_code == 77);
-  CHECK(is_one_message(guest.err));
+  check_message(schema(server.tcp_url("guest:" + std::string(password))), 77);
   server.text("CREATE TABLE dlock (id int)");
   CHECK(schema(server.url()).exit_code == 65);
   server.text("DROP TABLE dlock");
@@ -324,22 +308,17 @@ TEST_CASE("database: of several hosts of PostgreSQL one that never answers is pa
   Address silent;
   const Fd listener = listen_at(silent);
   url.insert(url.find('@') + 1, "127.0.0.1:" + std::to_string(silent.port) + ",");
-  const auto result = once_served([&] {
-    return dlock_at(url, {"run", "-k", "a", "--", "echo", "ran"});
-  });
-  CAPTURE(result.err);
-  CHECK(result.exit_code == 0);
-  CHECK(result.out == "ran\n");
+  check_ran(once_served([&] {
+              return dlock_at(url, {"run", "-k", "a", "--", "echo", "ran"});
+            }),
+            "ran\n");
 }
 
 TEST_CASE("database: of several hosts of PostgreSQL one without a port has the usual one") {
   if (is_missing<PostgresServer>()) return;
   std::string url = empty_database<PostgresServer>().tcp_url("postgres");
   url.insert(url.find('@') + 1, "127.0.0.9,");
-  const auto result = dlock_at(url, {"run", "-k", "a", "--", "echo", "ran"});
-  CAPTURE(result.err);
-  CHECK(result.exit_code == 0);
-  CHECK(result.out == "ran\n");
+  check_ran(dlock_at(url, {"run", "-k", "a", "--", "echo", "ran"}), "ran\n");
 }
 
 TEST_CASE("database: a client library that cannot be loaded is one line that names its package") {
@@ -354,10 +333,7 @@ TEST_CASE("database: a client library that cannot be loaded is one line that nam
   for (const auto& [url, package] :
        {std::pair("postgres:///db", "libpq5"), std::pair("mysql:///db", "libmariadb3")}) {
     for (const auto& words : {run, {"doctor"}}) {
-      const auto refused = without(url, words);
-      CHECK(refused.exit_code == 71);
-      CHECK(is_one_message(refused.err));
-      CHECK(holds(refused.err, std::string("package ") + package));
+      check_message(without(url, words), 71, std::string("package ") + package);
     }
   }
   // The other engines do not need these libraries.

@@ -52,10 +52,7 @@ TEST_OF_DATABASES("database: a server is verified by its certificate, if the URL
   for (const std::string& url :
        {good.url(other.file()), misnamed.url(ca.file()), expired.url(ca.file())}) {
     CAPTURE(url);
-    const auto refused = run_at(url);
-    CAPTURE(refused.err);
-    CHECK(refused.exit_code == 77);
-    CHECK(is_one_message(refused.err));
+    check_message(run_at(url), 77);
     CHECK(doctor_at(url).exit_code == 2);
   }
   // The same as with --tls-ca.
@@ -63,9 +60,7 @@ TEST_OF_DATABASES("database: a server is verified by its certificate, if the URL
     const auto url = good.url(file);
     const auto refused = run_at(url);
     CAPTURE(url);
-    CAPTURE(refused.err);
-    CHECK(refused.exit_code == 64);
-    CHECK(is_one_message(refused.err));
+    check_message(refused, 64);
     CHECK((file != "/nowhere" || holds(refused.err, file)));
     CHECK(doctor_at(url).exit_code == 64);
   }
@@ -75,10 +70,7 @@ TEST_OF_DATABASES("database: a server that falls silent in a TLS handshake is gi
   const bool postgres = std::is_same_v<Server, PostgresServer>;
   FakeServer server = shaking_hands(postgres, silence());
   const std::string url = encrypted_url(postgres, server);
-  const auto given_up = run_at(url);
-  CHECK(given_up.exit_code == 69);
-  CHECK(is_one_message(given_up.err));
-  CHECK(holds(given_up.err, "no answer in time"));
+  check_message(run_at(url), 69, "no answer in time");
   const int before = server.connections();
   Process waiter = start_dlock({"run", "-w", "300", "-k", "a", "--", "true"}, at(url));
   REQUIRE(eventually([&] { return server.connections() > before; }));
@@ -97,10 +89,7 @@ TEST_OF_DATABASES(
                                    std::pair(alert_and_close(bad_certificate), 77),
                                    std::pair(alert_and_close(unknown_ca), 77)}) {
     FakeServer server = shaking_hands(postgres, step);
-    const auto broken_off = run_at(encrypted_url(postgres, server));
-    CAPTURE(broken_off.err);
-    CHECK(broken_off.exit_code == code);
-    CHECK(is_one_message(broken_off.err));
+    check_message(run_at(encrypted_url(postgres, server)), code);
   }
 }
 
@@ -133,9 +122,7 @@ TEST_CASE("database: a waiter goes on after MariaDB has broken off its TLS hands
   CAPTURE(waiter.err());
   CHECK(waiter.running());
   holder.signal(SIGTERM);
-  const auto result = waiter.wait(milliseconds(60'000));
-  CHECK(result.exit_code == 0);
-  CHECK(result.out == "second\n");
+  check_ran(waiter.wait(milliseconds(60'000)), "second\n");
 }
 
 }  // namespace

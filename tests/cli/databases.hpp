@@ -48,11 +48,7 @@ DatabaseServer& empty_database() {
   return *server;
 }
 
-inline ProcessOptions at(const std::string& url) {
-  ProcessOptions options;
-  options.env["DLOCK_SERVER"] = url;
-  return options;
-}
+inline ProcessOptions at(const std::string& url) { return {.env = {{"DLOCK_SERVER", url}}}; }
 
 inline Result dlock_at(const std::string& url, const std::vector<std::string>& arguments) {
   return dlock(arguments, at(url));

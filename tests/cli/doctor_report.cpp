@@ -47,11 +47,7 @@ Report doctor(const std::string& url, const Words& flags, const std::string& pas
   return report;
 }
 
-RedisOptions configured(std::vector<std::string> config) {
-  RedisOptions options;
-  options.config = std::move(config);
-  return options;
-}
+RedisOptions configured(std::vector<std::string> config) { return {.config = std::move(config)}; }
 
 RedisOptions keeping_all() { return configured({"appendonly yes", "appendfsync always"}); }
 

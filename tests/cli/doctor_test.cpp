@@ -202,8 +202,7 @@ TEST_CASE("doctor: the user that --acl prints is enough, and none of its rights 
   CHECK(fit.result.exit_code == 0);
   CHECK(fit.says("rights", "ok", "all that dlock needs"));
   CHECK(fit.says("user", "ok", "dlock, by password"));
-  ProcessOptions options;
-  options.env = {{"DLOCK_SERVER", url}, {"DLOCK_PASSWORD", "PASSWORD"}};
+  const ProcessOptions options{.env = {{"DLOCK_SERVER", url}, {"DLOCK_PASSWORD", "PASSWORD"}}};
   CHECK(dlock({"run", "-k", "a", "--prefix", prefix, "--", "true"}, options).exit_code == 0);
   CHECK(dlock({"inspect", "--prefix", prefix}, options).exit_code == 0);
   CHECK(dlock({"run", "-k", "a", "--prefix", "ab[c]:", "--", "true"}, options).exit_code == 77);

@@ -25,17 +25,11 @@ namespace {
 TEST_CASE("etcd: nobody there, or another product, is one line and 69") {
   if (is_missing<EtcdServers>()) return;
   const auto nobody = run_at("etcd://u:pw-of-it@127.0.0.1:1,127.0.0.1:2");
-  CHECK(nobody.exit_code == 69);
-  CHECK(is_one_message(nobody.err));
-  CHECK(holds(nobody.err, "etcd://127.0.0.1:1,127.0.0.1:2: "));
+  check_message(nobody, 69, "etcd://127.0.0.1:1,127.0.0.1:2: ");
   CHECK(!holds(nobody.err, "pw-of-it"));
-  const RedisServer redis({true, false, "", {}, {}});
-  const auto other = run_at("etcd://127.0.0.1:" + std::to_string(redis.port()));
-  CHECK(other.exit_code == 69);
-  CHECK(is_one_message(other.err));
-  const auto plain = run_at("etcds" + one_etcd().url().substr(4));
-  CHECK(plain.exit_code == 69);
-  CHECK(is_one_message(plain.err));
+  const RedisServer redis({.tcp = true});
+  check_message(run_at("etcd://127.0.0.1:" + std::to_string(redis.port())), 69);
+  check_message(run_at("etcds" + one_etcd().url().substr(4)), 69);
 }
 
 TEST_CASE("etcd: one without its gateway, and a learner, are named as such with 69") {
@@ -47,10 +41,7 @@ TEST_CASE("etcd: one without its gateway, and a learner, are named as such with 
       result = run_at(url);
       return holds(result.err, why);
     }));
-    CAPTURE(result.err);
-    CHECK(result.exit_code == 69);
-    CHECK(is_one_message(result.err));
-    CHECK(holds(result.err, "dlock: a: " + url + ": "));
+    check_message(result, 69, "dlock: a: " + url + ": ");
     // On a busy machine a server that is slow is one that cannot be reached.
     CHECK(eventually([&] {
       result = doctor_at(url);
@@ -68,8 +59,7 @@ TEST_CASE("etcd: one without its gateway, and a learner, are named as such with 
     const auto name = member.value("name", "");
     if (!name.empty()) cluster += "," + name + "=" + member.at("peerURLs").at(0).get<std::string>();
   }
-  ProcessOptions how;
-  how.merge = true;
+  const ProcessOptions how{.merge = true};
   const Process process(
       {"/usr/bin/etcd", "--name", "learner", "--data-dir", dir / "data", "--listen-client-urls",
        "http://" + learner, "--advertise-client-urls", "http://" + learner, "--listen-peer-urls",
@@ -99,9 +89,7 @@ TEST_CASE("etcd: a user or password that is not UTF-8 is refused, and no passwor
     CAPTURE(login);
     const std::string url = "etcd://" + login + "@" + server;
     const auto result = run_at(url);
-    CHECK(result.exit_code == 64);
-    CHECK(is_one_message(result.err));
-    CHECK(holds(result.err, what + " is not UTF-8"));
+    check_message(result, 64, what + " is not UTF-8");
     CHECK(!holds(result.err, "E9"));
     const auto examined = doctor_at(url);
     CHECK(examined.exit_code != 70);
@@ -176,7 +164,7 @@ TEST_CASE("etcd: a user needs the right password, and the rights that doctor pri
 TEST_CASE(
     "etcd: a full database refuses new locks, keeps those that are held, and doctor says so") {
   if (is_missing<EtcdServers>()) return;
-  EtcdServers etcd({1, {"--quota-backend-bytes", "1048576"}, {}});
+  EtcdServers etcd({.flags = {"--quota-backend-bytes", "1048576"}});
   CommandInside holder(etcd.url(), {"-t", "24s"});
   const std::string much(200'000, 'x');
   for (int i = 0; i < 20; ++i) {
@@ -186,10 +174,7 @@ TEST_CASE(
       CHECK(holds(error.what(), "NOSPACE"));
     }
   }
-  const auto refused = dlock_at(etcd.url(), {"run", "-n", "-k", "b", "--", "true"});
-  CHECK(refused.exit_code == 69);
-  CHECK(is_one_message(refused.err));
-  CHECK(holds(refused.err, "NOSPACE"));
+  check_message(dlock_at(etcd.url(), {"run", "-n", "-k", "b", "--", "true"}), 69, "NOSPACE");
   CHECK(holds(finding(doctor_at(etcd.url()), "alarm"), "error NOSPACE"));
   // Renewals need no space.
   CHECK(grows_twice([&]() -> std::optional<long long> {
@@ -221,8 +206,7 @@ TEST_CASE("etcd: certificates are verified, and a client shows its own") {
   if (is_missing<EtcdServers>()) return;
   const TestCa ca, stranger("Another CA");
   const Certificate own = ca.issue("client");
-  EtcdOptions options;
-  options.tls = EtcdTls{ca.issue("server"), ca.file(), own};
+  const EtcdOptions options{.tls = EtcdTls{ca.issue("server"), ca.file(), own}};
   EtcdServers etcd(options);
   const auto run_with = [&](const std::string& authority, bool with_own) {
     auto environment = at(etcd.url());
@@ -236,8 +220,7 @@ TEST_CASE("etcd: certificates are verified, and a client shows its own") {
   CHECK(run_with(ca.file(), true).exit_code == 0);
   CHECK(run_with(ca.hashed_directory(), true).exit_code == 0);
   for (const Result& refused : {run_with(stranger.file(), true), run_with(ca.file(), false)}) {
-    CHECK(refused.exit_code == 77);
-    CHECK(is_one_message(refused.err));
+    check_message(refused, 77);
   }
 }
 
@@ -245,8 +228,7 @@ TEST_CASE("etcd: a member whose certificate is refused is passed over for one th
   if (is_missing<EtcdServers>()) return;
   const TlsRedis stranger;
   const TestCa ca;
-  EtcdOptions options;
-  options.tls = EtcdTls{ca.issue("server"), ca.file(), ca.issue("client")};
+  const EtcdOptions options{.tls = EtcdTls{ca.issue("server"), ca.file(), ca.issue("client")}};
   EtcdServers etcd(options);
   const std::string bad = "127.0.0.1:" + std::to_string(stranger.server.tls_port());
   const std::string good = "127.0.0.1:" + std::to_string(etcd.endpoint(0).port);
@@ -265,8 +247,8 @@ TEST_CASE("etcd: a CA that is replaced while a lock is held counts from the next
   const TestCa before, after("Another CA");
   // Issued in advance, as on a busy machine it takes as long as a lease.
   const Certificate server = after.issue("server"), client = after.issue("client");
-  EtcdOptions options;
-  options.tls = EtcdTls{before.issue("server"), before.file(), before.issue("client")};
+  const EtcdOptions options{
+      .tls = EtcdTls{before.issue("server"), before.file(), before.issue("client")}};
   EtcdServers etcd(options);
   const TempDir dir;
   const std::string authority = dir / "ca";
@@ -299,8 +281,7 @@ TEST_CASE("etcd: a CA that is replaced while a lock is held counts from the next
 TEST_CASE("etcd: a certificate that the system trusts is refused where --tls-ca names another CA") {
   if (is_missing<EtcdServers>()) return;
   const TestCa ca, stranger("Another CA");
-  EtcdOptions options;
-  options.tls = EtcdTls{ca.issue("server"), ca.file(), ca.issue("client")};
+  const EtcdOptions options{.tls = EtcdTls{ca.issue("server"), ca.file(), ca.issue("client")}};
   EtcdServers etcd(options);
   const std::string system = ca.hashed_directory();
   std::filesystem::copy_file(ca.file(), system + "/ca-certificates.crt");
@@ -324,9 +305,7 @@ TEST_CASE("etcd: a certificate that the system trusts is refused where --tls-ca 
   CHECK(run_with(ca.file()).exit_code == 0);
   for (const auto& other : {stranger.file(), stranger.hashed_directory()}) {
     CAPTURE(other);
-    const auto refused = run_with(other);
-    CHECK(refused.exit_code == 77);
-    CHECK(is_one_message(refused.err));
+    check_message(run_with(other), 77);
   }
 }
 

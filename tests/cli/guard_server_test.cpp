@@ -18,18 +18,12 @@ std::vector<std::string> guard_line(const std::string& fence,
 }
 
 void guard_runs(const Result& result) {
-  CAPTURE(result.err);
-  CHECK(result.exit_code == 0);
-  CHECK(result.out == "ran\n");
+  check_ran(result, "ran\n");
   CHECK(result.err == "");
 }
 
 void guard_refused(const Result& result, int code, const std::string& says) {
-  CAPTURE(result.err);
-  CHECK(result.exit_code == code);
-  CHECK(result.out == "");
-  CHECK(is_one_message(result.err));
-  CHECK(holds(result.err, says));
+  check_message(result, code, says);
 }
 
 std::string stored_seal(const RedisServer& server) {

@@ -39,11 +39,7 @@ class Resource {
   }
 
  private:
-  ProcessOptions options() const {
-    ProcessOptions all;
-    all.cwd = dir_.path();
-    return all;
-  }
+  ProcessOptions options() const { return {.cwd = dir_.path()}; }
   TempDir dir_;
 };
 
@@ -53,11 +49,7 @@ std::string stale(const std::string& name, const std::string& fence, const std::
 }
 
 void check_not_run(const Result& result, int code, const std::string& says) {
-  CAPTURE(result.err);
-  CHECK(result.exit_code == code);
-  CHECK(result.out == "");
-  CHECK(is_one_message(result.err));
-  CHECK(holds(result.err, says));
+  check_message(result, code, says);
 }
 
 }  // namespace
@@ -82,8 +74,7 @@ TEST_CASE("guard: a fence that is as large as any before runs, an older one is r
 TEST_CASE("guard: the fence is that of the run around it, which a later holder makes older") {
   const Resource resource;
   const Place place(Engine::local);
-  ProcessOptions options;
-  options.env["S"] = resource.file();
+  const ProcessOptions options{.env = {{"S", resource.file()}}};
   const std::string run = "\"$D\" run -k store -- ";
   const Result result = place.shell(
       run + "sh -c 'echo $DLOCK_FENCE >late; \"$D\" guard --state \"$S\" echo first' && " + run +
@@ -244,9 +235,7 @@ TEST_CASE("guard: a file that cannot be written is refused with 71") {
   for (const std::string& path : {file, user.dir() / "closed/seal"}) {
     const auto words =
         user.run_as({program, "guard", "--state", path, "--fence", "5", "echo", "ran"});
-    ProcessOptions options;
-    options.env["HOME"] = user.dir().path();
-    const Result result = run(words, clean(options));
+    const Result result = run(words, clean({.env = {{"HOME", user.dir().path()}}}));
     check_not_run(result, 71, path + ": Permission denied");
   }
   CHECK(read_file(file) == "1\n");

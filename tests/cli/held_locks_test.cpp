@@ -17,10 +17,7 @@ namespace dlock::test {
 namespace {
 
 ProcessOptions with_stamp(const Place& place) {
-  ProcessOptions options;
-  options.env["STAMP"] = stamp_path();
-  options.env["LOG"] = place.dir() / "log";
-  return options;
+  return {.env = {{"STAMP", stamp_path()}, {"LOG", place.dir() / "log"}}};
 }
 
 /// The time until `key` is free for others.
@@ -110,8 +107,7 @@ TEST_CASE("holding: all who say the same --owner share the lock") {
     CHECK(
         place.dlock({"run", "-q", "-n", "-k", "a", "--owner", "build-8", "--", "true"}).exit_code ==
         75);
-    ProcessOptions options;
-    options.env["DLOCK_OWNER"] = "build-7";
+    ProcessOptions options{.env = {{"DLOCK_OWNER", "build-7"}}};
     CHECK(place.dlock({"run", "-n", "-k", "a", "--", "true"}, options).exit_code == 0);
     options.env["DLOCK_OWNER"] = "build-77";
     CHECK(place.dlock({"run", "-q", "-n", "-k", "a", "--", "true"}, options).exit_code == 75);
@@ -145,8 +141,7 @@ TEST_CASE("holding: a re-entry that asks for fewer than are inside is refused at
 TEST_CASE("holding: --max-hold stops the command and exits with 124, also if it took SIGKILL") {
   on_each_engine([](const Place& place) {
     const auto gentle = place.dlock({"run", "-k", "a", "--max-hold", "0.2", "--", "sleep", "60"});
-    CHECK(gentle.exit_code == 124);
-    CHECK(is_one_message(gentle.err));
+    check_message(gentle, 124);
     CHECK(gentle.duration < milliseconds(30'000));
     // Long enough for a shell to set its trap on a busy machine.
     auto stubbornly = place.start({"run", "-k", "a", "--max-hold", "3", "--grace", "0.2", "-c",
@@ -172,10 +167,7 @@ TEST_CASE("holding: --min-hold keeps the key for a while, and dlock does not lin
     const auto first = place.dlock({"run", "-k", "b", "--min-hold", "1m", "--", "true"});
     CHECK(first.exit_code == 0);
     CHECK(first.duration < milliseconds(30'000));
-    const auto refused = place.dlock({"run", "-n", "-k", "b", "--", "true"});
-    CHECK(refused.exit_code == 75);
-    CHECK(is_one_message(refused.err));
-    CHECK(holds(refused.err, "--min-hold"));
+    check_message(place.dlock({"run", "-n", "-k", "b", "--", "true"}), 75, "--min-hold");
     CHECK(place.dlock({"run", "-k", "a", "--min-hold", "5s", "--", "true"}).exit_code == 0);
     CHECK(time_until_free(place, "a") < stretched(milliseconds(10'000)));
   });
@@ -244,10 +236,7 @@ TEST_CASE("holding: a holder that was thrown out stops its command and exits wit
     const auto thrown = place.dlock({"release", "--force", "-k", "a"});
     CHECK(thrown.exit_code == 0);
     CHECK(is_one_message(thrown.err));
-    const auto result = holder.wait(milliseconds(30'000));
-    CHECK(result.exit_code == 79);
-    CHECK(is_one_message(result.err));
-    CHECK(holds(result.err, "dlock: lost a: "));
+    check_message(holder.wait(milliseconds(30'000)), 79, "dlock: lost a: ");
     const auto status = nlohmann::json::parse(read_file(place.dir() / "status"));
     CHECK(status["outcome"] == "lost");
     CHECK(status["exit_code"] == 79);
@@ -263,9 +252,7 @@ TEST_CASE("holding: under --on-lost ignore the command runs on, and its code is 
     REQUIRE(eventually([&] { return holds(holder.err(), "--on-lost ignore"); }));
     CHECK(holder.running());
     write_file(place.dir() / "end", "");
-    const auto result = holder.wait();
-    CHECK(result.exit_code == 5);
-    CHECK(is_one_message(result.err));
+    check_message(holder.wait(), 5);
     const auto status = nlohmann::json::parse(read_file(place.dir() / "status"));
     CHECK(status["outcome"] == "exited");
     CHECK(status["exit_code"] == 5);
@@ -345,9 +332,8 @@ TEST_CASE("holding: a waiter whose idle connection is closed says nothing of it"
   const Place place(Engine::redis);
   FaultProxy proxy(place.server().address());
   auto holder = place.hold("a");
-  ProcessOptions through;
-  through.env = {{"DLOCK_SERVER", proxy.url()}};
-  auto waiter = place.start({"run", "-k", "a", "--", "echo", "ran"}, through);
+  auto waiter = place.start({"run", "-k", "a", "--", "echo", "ran"},
+                            {.env = {{"DLOCK_SERVER", proxy.url()}}});
   for (int i = 1; i <= 3; ++i) {
     REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
     const auto before = proxy.connections();
@@ -367,8 +353,7 @@ TEST_CASE("holding: a reader that a queued writer refuses is told of the writer"
     const auto writer = place.start({"run", "-k", "a", "--label", "the writer", "--", "true"});
     REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
     const auto refused = place.dlock({"run", "-n", "-s", "-k", "a", "--", "true"});
-    CHECK(refused.exit_code == 75);
-    CHECK(holds(refused.err, "; ahead of this request waits "));
+    check_says(refused, 75, "; ahead of this request waits ");
     CHECK(holds(refused.err, "[the writer]"));
     const auto another = place.dlock({"run", "-n", "-k", "a", "--", "true"});
     CHECK(!holds(another.err, "ahead of this request"));
@@ -402,9 +387,7 @@ TEST_CASE("holding: a waiter that is continued while its server is away goes on 
   const Place place(Engine::redis);
   auto holder = place.hold("a");
   // In a session of its own, no shell could continue it, so the kernel would not stop it.
-  ProcessOptions as_job;
-  as_job.own_session = false;
-  auto waiter = place.start({"run", "-k", "a", "--", "echo", "ran"}, as_job);
+  auto waiter = place.start({"run", "-k", "a", "--", "echo", "ran"}, {.own_session = false});
   REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
   waiter.signal(SIGTSTP);
   REQUIRE(eventually([&] { return is_in_state('T', waiter.pid()); }));

@@ -10,14 +10,11 @@ TEST_CASE("help: as a command it prints what --help prints, on stdout, with exit
   CHECK(place.dlock({"help"}).out == place.dlock({"--help"}).out);
   for (const char* command : {"run", "latch"}) {
     const auto result = place.dlock({"help", command});
-    CHECK(result.exit_code == 0);
+    check_ran(result, place.dlock({command, "--help"}).out);
     CHECK(result.err == "");
-    CHECK(result.out == place.dlock({command, "--help"}).out);
     CHECK(holds(result.out, std::string("Usage: dlock ") + command));
   }
-  const auto unknown = place.dlock({"help", "relase"});
-  CHECK(unknown.exit_code == 64);
-  CHECK(holds(unknown.err, "did you mean release?"));
+  check_says(place.dlock({"help", "relase"}), 64, "did you mean release?");
 }
 
 TEST_CASE("help: a duration needs no digit before the point") {
@@ -29,9 +26,7 @@ TEST_CASE("help: a duration needs no digit before the point") {
 TEST_CASE("help: acquire without a ttl names both ways to keep the lock") {
   const Place place(Engine::local);
   const auto result = place.dlock({"acquire", "a"});
-  CHECK(result.exit_code == 64);
-  CHECK(is_one_message(result.err));
-  CHECK(holds(result.err, "-t DUR"));
+  check_message(result, 64, "-t DUR");
   CHECK(holds(result.err, "--attach \"$$\""));
 }
 

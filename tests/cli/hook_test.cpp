@@ -37,11 +37,7 @@ bool has_told(const Place& place, std::size_t count) {
   return wait_for_file(path) && eventually([&] { return count_lines(read_file(path)) == count; });
 }
 
-ProcessOptions there(const Place& place) {
-  ProcessOptions options;
-  options.cwd = place.dir().path();
-  return options;
-}
+ProcessOptions there(const Place& place) { return {.cwd = place.dir().path()}; }
 
 /// A hook that blocks in the event until a test writes to the pipe `go`. It writes to `in` before
 /// that, and to `out` afterwards.
@@ -70,20 +66,17 @@ TEST_CASE("hook: is called also where processes have no descriptors") {
   const Place place(Engine::local);
   auto options = there(place);
   options.before_exec = refuse_pidfd_open;
-  const auto result = place.dlock(
-      {"run", "-k", "a", "--hook", "sleep 0.1; " + telling, "--", "true"}, std::move(options));
-  CHECK(result.exit_code == 0);
-  CHECK(result.err == "");
+  check_quiet(place.dlock({"run", "-k", "a", "--hook", "sleep 0.1; " + telling, "--", "true"},
+                          std::move(options)));
   CHECK(events(place).size() == 2);
 }
 
 TEST_CASE("hook: is told of each event in order, with its facts") {
   on_each_engine([](const Place& place) {
-    const auto result = place.dlock({"run", "-k", "b", "-k", "a", "--hook", telling, "--", "sh",
-                                     "-c", "echo $DLOCK_FENCE >fence; exit 3"},
-                                    there(place));
-    CHECK(result.exit_code == 3);
-    CHECK(result.err == "");
+    check_quiet(place.dlock({"run", "-k", "b", "-k", "a", "--hook", telling, "--", "sh", "-c",
+                             "echo $DLOCK_FENCE >fence; exit 3"},
+                            there(place)),
+                3);
     const std::string fence = lines_of(read_file(place.dir() / "fence")).front();
     CHECK(events(place) == std::vector<std::string>{"acquired b a fence=" + fence + " exit=",
                                                     "released b a fence=" + fence + " exit=3"});
@@ -256,10 +249,9 @@ TEST_CASE(
   const Place place(Engine::local);
   ProcessOptions options = there(place);
   options.before_exec = [] { ::signal(SIGCHLD, SIG_IGN); };
-  const auto result =
-      place.start({"run", "-q", "-k", "a", "--hook", "exit 3", "--", "true"}, options).wait();
-  CHECK(result.exit_code == 0);
-  CHECK(holds(result.err, "dlock: warning: the command of --hook exited with 3"));
+  check_says(
+      place.start({"run", "-q", "-k", "a", "--hook", "exit 3", "--", "true"}, options).wait(), 0,
+      "dlock: warning: the command of --hook exited with 3");
 }
 
 TEST_CASE("hook: what ends all processes of a service leaves it to tell of the release") {
@@ -300,9 +292,7 @@ TEST_CASE("hook: a call that does not end is stopped when dlock exits") {
   const auto result = place.dlock({"run", "-q", "-k", "a", "--hook",
                                    "echo $$ >>pids; sleep 60 & wait", "--", "sh", "-c", "exit 4"},
                                   there(place));
-  CHECK(result.exit_code == 4);
-  CHECK(is_one_message(result.err));
-  CHECK(holds(result.err, "ran for too long"));
+  check_message(result, 4, "ran for too long");
   CHECK(result.duration < std::chrono::seconds(50));
   for (const auto& pid : lines_of(read_file(place.dir() / "pids"))) {
     CHECK(!is_alive(static_cast<pid_t>(std::stoi(pid))));

@@ -74,8 +74,8 @@ TEST_CASE("latch: a majority of servers keeps none, 64, which names what does") 
 
 TEST_CASE("latch: more wait than the one that opens it may have files open") {
   const Place place(Engine::local);
-  ProcessOptions options;
-  options.env["LOCKS"] = place.url().substr(std::string("local:").size());
+  const ProcessOptions options{
+      .env = {{"LOCKS", place.url().substr(std::string("local:").size())}}};
   const auto result = place.shell(R"sh(
       "$D" latch open -k build --count 1
       for i in $(seq 50); do { "$D" latch wait -q -k build && echo on; } & done
@@ -182,10 +182,8 @@ TEST_CASE("latch: opened again with another count it is 65, and says both") {
     CHECK(place.dlock(latch("open", {"--count=4"})).exit_code == 0);
     place.dlock(latch("arrive", {}));
     CHECK(place.dlock(latch("open", {"--count=4"})).exit_code == 0);
-    const auto other = place.dlock(latch("open", {"--count=5"}));
-    CHECK(other.exit_code == 65);
-    CHECK(is_one_message(other.err));
-    CHECK(holds(other.err, "build: the latch that is there is for 4, not for 5"));
+    check_message(place.dlock(latch("open", {"--count=5"})), 65,
+                  "build: the latch that is there is for 4, not for 5");
     CHECK(holds(place.dlock(latch("wait", {"-n"})).err, "build: 1 of 4 have arrived"));
   });
 }
@@ -241,18 +239,13 @@ TEST_CASE("latch: a line that cannot be is 64") {
       {{"run", "--count", "2", "-k", "k", "true"}, "--count is not a flag of run, but of latch"},
   };
   for (const Bad& line : lines) {
-    const auto result = place.dlock(line.words);
-    CAPTURE(result.err);
-    CHECK(result.exit_code == 64);
-    CHECK(is_one_message(result.err));
-    CHECK(holds(result.err, line.says));
+    check_message(place.dlock(line.words), 64, line.says);
   }
 }
 
 TEST_CASE("latch: settings that are of locks alone do not change it") {
   const Place place(Engine::redis);
-  ProcessOptions options;
-  options.env = {{"DLOCK_TTL", "200ms"}, {"DLOCK_WAIT", "0"}};
+  const ProcessOptions options{.env = {{"DLOCK_TTL", "200ms"}, {"DLOCK_WAIT", "0"}}};
   CHECK(place.dlock(latch("open", {"--count=1"}), options).exit_code == 0);
   CHECK(place.server().command({"PTTL", "dlock:{build}:latch"}).number > 3'600'000);
   Process waits = place.start(latch("wait", {}), options);
@@ -264,8 +257,7 @@ TEST_CASE("latch: settings that are of locks alone do not change it") {
 TEST_CASE("latch: a server that is not there is 69, one that goes away is waited for") {
   const Place place(Engine::redis);
   FaultProxy proxy(place.server().address());
-  ProcessOptions options;
-  options.env = {{"DLOCK_SERVER", proxy.url()}};
+  const ProcessOptions options{.env = {{"DLOCK_SERVER", proxy.url()}}};
   place.dlock(latch("open", {"--count=1"}), options);
   Process waits = place.start(latch("wait", {}), options);
   REQUIRE(eventually([&] { return says_that_it_waits(waits); }));
@@ -274,9 +266,7 @@ TEST_CASE("latch: a server that is not there is 69, one that goes away is waited
   REQUIRE(eventually([&] { return holds(waits.err(), "; still waiting, trying again\n"); }));
   for (const Words& words :
        {latch("arrive", {}), latch("wait", {}), latch("open", {"--count=1"})}) {
-    const auto result = place.dlock(words, options);
-    CHECK(result.exit_code == 69);
-    CHECK(is_one_message(result.err));
+    check_message(place.dlock(words, options), 69);
   }
   const auto never_reached = place.dlock(latch("wait", {"-w", "1"}), options);
   CHECK(never_reached.exit_code == 69);
@@ -324,8 +314,7 @@ std::vector<Process> arrive_in_crowd(const Place& place, const ProcessOptions& o
 TEST_CASE("latch: 200 arrive from 20 processes while answers are lost, and it opens once") {
   const Place place(Engine::redis);
   FaultProxy proxy(place.server().address());
-  ProcessOptions options;
-  options.env = {{"DLOCK_SERVER", proxy.url()}};
+  const ProcessOptions options{.env = {{"DLOCK_SERVER", proxy.url()}}};
   place.dlock(latch("open", {"--count=201"}));
   Process waits = waiter(place);
   auto shells = arrive_in_crowd(place, options);

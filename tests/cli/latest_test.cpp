@@ -36,9 +36,7 @@ TEST_CASE("latest: only the newest deployment runs after the present one, and th
     CHECK(present.running());
     present.signal(SIGTERM);
     CHECK(other.wait().exit_code == 0);
-    const auto newest = deployments.back().wait();
-    CHECK(newest.exit_code == 0);
-    CHECK(newest.out == "build-3\n");
+    check_ran(deployments.back().wait(), "build-3\n");
     CHECK(place.is_free("site"));
   });
 }
@@ -58,10 +56,7 @@ TEST_CASE("latest: acquire knows it, -E changes its exit code, and not to wait e
     auto words = wait;
     words.insert(words.begin(), {"run", "-k", "a", "--latest"});
     words.insert(words.end(), {"--", "true"});
-    const auto result = place.dlock(words);
-    CHECK(result.exit_code == 64);
-    CHECK(is_one_message(result.err));
-    CHECK(holds(result.err, "--latest"));
+    check_message(place.dlock(words), 64, "--latest");
   }
 }
 

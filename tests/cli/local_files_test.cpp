@@ -65,9 +65,7 @@ TEST_CASE("local: a hold whose files or directory are removed is lost, and its c
     REQUIRE(eventually([&] { return holder.out() == "in\n"; }));
     remove_all(place);
     if (directory_too) fs::remove(locks_of(place));
-    const auto result = holder.wait();
-    CHECK(result.exit_code == 79);
-    CHECK(holds(result.err, "lost a: local:" + locks_of(place) + " no longer has it"));
+    check_says(holder.wait(), 79, "lost a: local:" + locks_of(place) + " no longer has it");
     if (directory_too) fs::create_directory(locks_of(place));
   }
 }

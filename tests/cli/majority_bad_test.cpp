@@ -17,9 +17,7 @@ namespace {
 
 /// Runs dlock with only these servers.
 Result with(const std::vector<std::string>& urls, const std::vector<std::string>& arguments) {
-  ProcessOptions options;
-  options.env = {{"DLOCK_SERVER", side_by_side(urls)}};
-  return dlock(arguments, options);
+  return dlock(arguments, {.env = {{"DLOCK_SERVER", side_by_side(urls)}}});
 }
 
 Result run_with(const std::vector<std::string>& urls) {
@@ -27,9 +25,8 @@ Result run_with(const std::vector<std::string>& urls) {
 }
 
 Process job_with(const std::vector<std::string>& urls) {
-  ProcessOptions options;
-  options.env = {{"DLOCK_SERVER", side_by_side(urls)}};
-  return start_dlock({"run", "-t", "9", "-k", "k", "--", "sleep", "60"}, options);
+  return start_dlock({"run", "-t", "9", "-k", "k", "--", "sleep", "60"},
+                     {.env = {{"DLOCK_SERVER", side_by_side(urls)}}});
 }
 
 struct Told {
@@ -96,8 +93,7 @@ void forget_k(const Fleet& good) {
 /// Checks that dlock works with two good servers and this one, and warns why no more may fail.
 void is_put_up_with(const Fleet& good, const std::string& bad, const std::string& said) {
   const auto urls = good.urls();
-  ProcessOptions options;
-  options.env = {{"DLOCK_SERVER", side_by_side({urls[0], bad, urls[1]})}};
+  const ProcessOptions options{.env = {{"DLOCK_SERVER", side_by_side({urls[0], bad, urls[1]})}}};
   for (int tries = 1;; ++tries) {
     Process job = start_dlock(
         {"run", "-t", "6", "-k", "k", "--", "sh", "-c", "echo $DLOCK_FENCE; exec sleep 60"},
@@ -146,11 +142,7 @@ Step be_too_old(const std::vector<std::string>& words) {
   return say("-ERR unknown command '" + words[0] + "'\r\n");
 }
 
-RedisOptions on_a_port() {
-  RedisOptions options;
-  options.tcp = true;
-  return options;
-}
+RedisOptions on_a_port() { return {.tcp = true}; }
 
 RedisOptions with_password() {
   RedisOptions options = on_a_port();

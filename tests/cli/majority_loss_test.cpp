@@ -259,8 +259,7 @@ bool ends_where_three_forget() {
 
 /// Whether the holder notices long before its next renewal, which is after 20 s.
 bool notices_soon_that_two_are_empty(const std::vector<std::string>& compat) {
-  FleetOptions options;
-  options.servers = 3;
+  const FleetOptions options{.servers = 3};
   const FleetScene scene(options);
   Process job = beating(scene, "60", compat);
   scene.fleet.server(1).restart();
@@ -287,9 +286,7 @@ TEST_CASE("majority: under --compat a holder notices when servers come back empt
 }
 
 TEST_CASE("majority: servers that have just started have no vote yet") {
-  FleetOptions options;
-  options.servers = 3;
-  options.old = false;
+  const FleetOptions options{.servers = 3, .old = false};
   const FleetScene scene(options);
   const Result result = scene.run({"run", "-n", "-k", "k", "--", "echo", "ran"});
   CHECK(result.exit_code == 69);
@@ -298,10 +295,7 @@ TEST_CASE("majority: servers that have just started have no vote yet") {
 }
 
 TEST_CASE("majority: servers that have run for two minutes have a vote from the first lock on") {
-  FleetOptions options;
-  options.servers = 3;
-  options.clocked = {0, 1, 2};
-  options.old = false;
+  const FleetOptions options{.servers = 3, .clocked = {0, 1, 2}, .old = false};
   const FleetScene scene(options);
   for (std::size_t i = 0; i < options.servers; ++i) {
     scene.fleet.clock(i).advance(std::chrono::minutes(3));
@@ -312,9 +306,7 @@ TEST_CASE("majority: servers that have run for two minutes have a vote from the 
 TEST_CASE("majority: the clock of one of three servers jumps, and a job keeps its lock") {
   for (const std::chrono::seconds jump : {std::chrono::seconds(60), std::chrono::seconds(-60)}) {
     CAPTURE(jump.count());
-    FleetOptions options;
-    options.servers = 3;
-    options.clocked = {0};
+    const FleetOptions options{.servers = 3, .clocked = {0}};
     const FleetScene scene(options);
     Process job = beating(scene, "12");
     scene.fleet.clock(0).advance(jump);
@@ -329,8 +321,7 @@ TEST_CASE("majority: the clock of one of three servers jumps, and a job keeps it
 }
 
 TEST_CASE("majority: a server that is always the last to answer gets both of two holds back") {
-  FleetOptions options;
-  options.servers = 3;
+  const FleetOptions options{.servers = 3};
   const FleetScene scene(options);
   scene.fleet.proxy(2).delay(Direction::replies, milliseconds(150));
   Process job = scene.hold("a", "go", {"-k", "b", "-t", "12"});

@@ -14,9 +14,7 @@ using Urls = std::vector<std::string>;
 
 /// The environment in which dlock knows the test names, and only these servers.
 ProcessOptions naming(const Urls& urls) {
-  ProcessOptions options;
-  options.env = {{"DLOCK_SERVER", side_by_side(urls)}, {"LD_PRELOAD", DLOCK_NAMES_SHIM}};
-  return options;
+  return {.env = {{"DLOCK_SERVER", side_by_side(urls)}, {"LD_PRELOAD", DLOCK_NAMES_SHIM}}};
 }
 
 Result run_named(const Urls& urls) {
@@ -27,8 +25,7 @@ Result run_named(const Urls& urls) {
 struct Named {
   Fleet three{{.servers = 3}};
   RedisServer server = [] {
-    RedisOptions options;
-    options.tcp = true;
+    const RedisOptions options{.tcp = true};
     return RedisServer(options);
   }();
   /// Its URL under this name.

@@ -101,15 +101,13 @@ std::size_t winners(const FleetScene& scene, const std::string& key, int count) 
   for (Process& each : all) {
     const Result result = each.wait();
     if (result.out == "ran\n") ++ran;
-    CHECK(result.exit_code == (result.out.empty() ? 75 : 0));
-    CHECK(result.err == "");
+    check_quiet(result, (result.out.empty() ? 75 : 0));
   }
   return ran;
 }
 
 double ms_of_a_run(const std::vector<std::string>& urls, const std::string& key) {
-  ProcessOptions options;
-  options.env = {{"DLOCK_SERVER", side_by_side(urls)}};
+  const ProcessOptions options{.env = {{"DLOCK_SERVER", side_by_side(urls)}}};
   const auto before = Clock::now();
   const Result result = dlock({"run", "-q", "-k", key, "--", "true"}, options);
   CHECK(result.exit_code == 0);

@@ -86,8 +86,7 @@ void throws_out(const FleetScene& scene) {
   CHECK(thrown.exit_code == 0);
   CHECK(eventually([&] { return held_on(scene.fleet, "f") == 0; }));
   const Result gone = scene.run({"renew", "-k", "f", "--token", token});
-  CHECK(gone.exit_code == 79);
-  CHECK(holds(gone.err, "f is not held by this token: evicted by "));
+  check_says(gone, 79, "f is not held by this token: evicted by ");
   CHECK(holds(gone.err, ": stuck\n"));
   CHECK(exit_code(scene, {"run", "-n", "-k", "f", "--", "true"}) == 0);
 }
@@ -165,8 +164,7 @@ void forget_all(const RedisServer& server) {
 }
 
 TEST_CASE("majority: a server that forgot gets back what a waiter and a script hold") {
-  FleetOptions options;
-  options.servers = 3;
+  const FleetOptions options{.servers = 3};
   const FleetScene scene(options);
   const Fleet& fleet = scene.fleet;
   Process other = scene.hold("b", "go", {"-t", "60"});
@@ -202,10 +200,7 @@ TEST_CASE("majority: a server that forgot gets back what a waiter and a script h
     CHECK(eventually([&] { return majority_stored_hold(fleet.server(0), "a") != before; }));
   }
   scene.touch("go");
-  const Result result = waiter.wait();
-  CAPTURE(result.err);
-  CHECK(result.exit_code == 0);
-  CHECK(result.out == "ran\n");
+  check_ran(waiter.wait(), "ran\n");
   CHECK(other.wait().exit_code == 0);
   CHECK(script.wait().exit_code == 0);
 }

@@ -15,12 +15,7 @@
 namespace dlock::test {
 namespace {
 
-RedisOptions reachable() {
-  RedisOptions options;
-  options.tcp = true;
-  options.config = {"repl-diskless-sync-delay 0"};
-  return options;
-}
+RedisOptions reachable() { return {.tcp = true, .config = {"repl-diskless-sync-delay 0"}}; }
 
 std::string info(const RedisServer& server, const std::string& section) {
   return server.command({"INFO", section}).text;
@@ -74,10 +69,8 @@ constexpr char until_go[] = "until [ -e go ]; do sleep 0.05; done";
 TEST_CASE("moved name: holder, waiter and acquire --attach follow the name of their server") {
   MovingName name;
   const TempDir dir;
-  ProcessOptions options;
-  options.cwd = dir.path();
-  options.env["D"] = dlock_path();
-  options.env["DLOCK_SERVER"] = name.url();
+  const ProcessOptions options{.env = {{"D", dlock_path()}, {"DLOCK_SERVER", name.url()}},
+                               .cwd = dir.path()};
   const auto run = [&](std::vector<std::string> words) {
     words.insert(words.begin(), {dlock_path(), "run", "-k", "job"});
     return Process(words, clean(options));
@@ -113,9 +106,9 @@ TEST_CASE("moved name: a member of a majority whose name has moved comes back, a
     record_process_of(*each);
   }
   const TempDir dir;
-  ProcessOptions options;
-  options.cwd = dir.path();
-  options.env["DLOCK_SERVER"] = side_by_side({name.url(), second.url(), third.url()});
+  const ProcessOptions options{
+      .env = {{"DLOCK_SERVER", side_by_side({name.url(), second.url(), third.url()})}},
+      .cwd = dir.path()};
   Process holder({dlock_path(), "run", "-k", "job", "-t", "6s", "--", "sh", "-c",
                   std::string("echo in; ") + until_go},
                  clean(options));

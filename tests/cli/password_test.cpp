@@ -16,12 +16,7 @@
 namespace dlock::test {
 namespace {
 
-RedisOptions guarded() {
-  RedisOptions options;
-  options.tcp = true;
-  options.password = password;
-  return options;
-}
+RedisOptions guarded() { return {.tcp = true, .password = password}; }
 
 void write_secret(const std::string& path, const std::string& text) {
   write_file(path, text);
@@ -88,10 +83,7 @@ TEST_CASE("password: 77 where it is missing or wrong, and it is never shown") {
     CHECK(!holds(result.err, "wrong-one"));
     CHECK(!holds(result.err, "wwww"));
   }
-  const auto unwanted =
-      dlock({"inspect", "--server", open.url()}, with("DLOCK_PASSWORD", password));
-  CHECK(unwanted.exit_code == 77);
-  CHECK(is_one_message(unwanted.err));
+  check_message(dlock({"inspect", "--server", open.url()}, with("DLOCK_PASSWORD", password)), 77);
 }
 
 TEST_CASE("password: in a URL on the command line it is warned of and gone from there") {
@@ -145,8 +137,7 @@ TEST_CASE("password: users of the ACL, and a user without a password is refused"
   CHECK(is_one_message(last_line(reader)));
   const auto bare =
       run_with(server, with("DLOCK_SERVER", "redis://" + std::string(password) + address));
-  CHECK(bare.exit_code == 64);
-  CHECK(is_one_message(bare.err));
+  check_message(bare, 64);
 }
 
 TEST_CASE("password: a pipe is read once, for however many servers") {
@@ -158,8 +149,7 @@ TEST_CASE("password: a pipe is read once, for however many servers") {
   options.env["P"] = password;
   const auto result =
       run({"bash", "-c", R"("$D" inspect a --password-file <(echo "$P"))"}, clean(options));
-  CHECK(result.exit_code == 0);
-  CHECK(result.err == "");
+  check_quiet(result);
 }
 
 TEST_CASE("password: a holder and a waiter outlive its rotation, and its file may follow later") {
@@ -234,8 +224,7 @@ TEST_CASE("password: a command that fails is one line at the start, and a retrie
   for (const auto& [command, why] : failures) {
     CAPTURE(command);
     const auto failed = run_with(server, {}, {"--password-command", command});
-    CHECK(failed.exit_code == 64);
-    CHECK(is_one_message(failed.err));
+    check_message(failed, 64);
     CHECK(failed.err.starts_with(std::string("dlock: --password-command: the command ") + why));
   }
   const auto both = run_with(server, {}, {"--password-command=x", "--password-file=/x"});
@@ -324,10 +313,7 @@ TEST_CASE("password: a file that cannot be had is an error that names it") {
   write_secret(dir / "huge", std::string(100'000, 'x'));
   for (const std::string& path : {dir / "missing", dir / "empty", dir / "huge", dir.path()}) {
     CAPTURE(path);
-    const auto result = run_with(server, {}, {"--password-file", path});
-    CHECK(result.exit_code == 64);
-    CHECK(is_one_message(result.err));
-    CHECK(holds(result.err, path));
+    check_message(run_with(server, {}, {"--password-file", path}), 64, path);
   }
 }
 
@@ -336,16 +322,13 @@ TEST_CASE("password: a wrong one that dlock's own words or stars hold is refused
   const std::string address = "@127.0.0.1:" + std::to_string(server.port());
   for (const char* wrong : {"***", "*", "password", "user", "e"}) {
     CAPTURE(wrong);
-    const auto result =
-        dlock({"run", "-n", "-k", "a", "--server", "redis://user" + address, "--", "true"},
-              with("DLOCK_PASSWORD", wrong));
-    CHECK(result.exit_code == 77);
-    CHECK(holds(result.err, ": user name or password is wrong (it said: WRONGPASS)\n"));
+    check_says(dlock({"run", "-n", "-k", "a", "--server", "redis://user" + address, "--", "true"},
+                     with("DLOCK_PASSWORD", wrong)),
+               77, ": user name or password is wrong (it said: WRONGPASS)\n");
   }
   const std::string url = "redis://user:***" + address;
-  const auto pasted = dlock({"run", "-n", "-k", "a", "--server", url, "--", "true"});
-  CHECK(pasted.exit_code == 77);
-  CHECK(holds(pasted.err, ": user name or password is wrong"));
+  check_says(dlock({"run", "-n", "-k", "a", "--server", url, "--", "true"}), 77,
+             ": user name or password is wrong");
 }
 
 }  // namespace
@@ -356,8 +339,7 @@ TEST_CASE("password: a server that repeats what it was sent does not get it show
   for (const char* flag : {"-q", "-v"}) {
     const Result result =
         dlock({"inspect", "--server", server.url(), flag}, with("DLOCK_PASSWORD", password));
-    CHECK(result.exit_code == 69);
-    CHECK(holds(result.err, "unknown command 'AUTH'"));
+    check_says(result, 69, "unknown command 'AUTH'");
     CHECK(!holds(result.err + result.out, password));
   }
 }

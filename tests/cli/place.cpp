@@ -87,21 +87,10 @@ void on_each_engine(const std::function<void(const Place&)>& test) {
 
 std::vector<std::string> staying() { return {"sh", "-c", "echo in; exec sleep 60"}; }
 
-bool is_one_message(const std::string& text) {
-  const bool clean = std::none_of(text.begin(), text.end(), [](unsigned char c) {
-    return (c < ' ' && c != '\n') || c == '\x7f';
-  });
-  return clean && text.starts_with("dlock: ") && count_lines(text) == 1 && text.back() == '\n';
-}
-
 std::vector<std::string> names(const nlohmann::ordered_json& object) {
   std::vector<std::string> all;
   for (const auto& [name, value] : object.items()) all.push_back(name);
   return all;
-}
-
-bool holds(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace dlock::test

@@ -61,12 +61,7 @@ void on_each_engine(const std::function<void(const Place&)>& test);
 /// A shell command that writes "in" when it runs, and stays until it is stopped.
 std::vector<std::string> staying();
 
-/// Whether `text` is one whole line that begins with "dlock: " and has no terminal sequences.
-bool is_one_message(const std::string& text);
-
 /// The names in a JSON object, in order.
 std::vector<std::string> names(const nlohmann::ordered_json& object);
-
-bool holds(const std::string& text, const std::string& part);
 
 }  // namespace dlock::test

@@ -106,8 +106,7 @@ TEST_CASE("release: what was done though its answer was lost is told as done, in
 }
 
 TEST_CASE("release: of three servers two did it though their answers were lost: told as done") {
-  FleetOptions options;
-  options.servers = 3;
+  const FleetOptions options{.servers = 3};
   const FleetScene scene(options);
   const Fleet& fleet = scene.fleet;
   // The majority then consists of the servers that will lose their answers.
@@ -148,8 +147,7 @@ TEST_CASE("release: of three servers two did it though their answers were lost: 
 }
 
 TEST_CASE("release: where no server of three can be reached, nothing is told as done") {
-  FleetOptions options;
-  options.servers = 3;
+  const FleetOptions options{.servers = 3};
   const FleetScene scene(options);
   const std::string token = token_of(scene);
   for (std::size_t i = 0; i < options.servers; ++i) scene.fleet.proxy(i).refuse(true);

@@ -10,11 +10,7 @@
 namespace dlock::test {
 namespace {
 
-RedisOptions by_port() {
-  RedisOptions options;
-  options.tcp = true;
-  return options;
-}
+RedisOptions by_port() { return {.tcp = true}; }
 
 ProcessOptions naming(const RedisScene& scene, const std::string& host) {
   ProcessOptions options = scene.options();
@@ -27,9 +23,7 @@ ProcessOptions naming(const RedisScene& scene, const std::string& host) {
 /// Checks the lock of a server that listens only at the second address of `host`.
 void is_acquired_at(const RedisScene& scene, const std::string& host) {
   const Result result = dlock({"run", "-n", "-k", "k", "--", "echo", "ran"}, naming(scene, host));
-  CAPTURE(result.err);
-  CHECK(result.exit_code == 0);
-  CHECK(result.out == "ran\n");
+  check_ran(result, "ran\n");
   CHECK(result.err == "");
 }
 
@@ -56,10 +50,7 @@ TEST_CASE("the name of the server leads elsewhere: a waiter looks it up again an
   Process waiter =
       start_dlock({"run", "-k", "k", "--", "touch", "ran"}, naming(scene, "moved.test"));
   REQUIRE(eventually([&] { return scene.waiting("k") == 1; }));
-  RedisOptions elsewhere;
-  elsewhere.port = scene.server.port();
-  elsewhere.config = {"bind 127.0.0.2"};
-  const RedisServer other(elsewhere);
+  const RedisServer other({.config = {"bind 127.0.0.2"}, .port = scene.server.port()});
   write_file(scene.path("address"), "127.0.0.2");
   scene.server.kill_hard();
   CHECK(waiter.wait().exit_code == 0);

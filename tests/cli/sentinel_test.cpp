@@ -108,7 +108,7 @@ TEST_CASE(
 }
 
 TEST_CASE("--replicas: a lock counts once so many replicas have it, and else leaves nothing") {
-  SentinelScene scene({2, 1, {}, {}, ""});
+  SentinelScene scene({.sentinels = 1});
   // Replicas have an eighth of the ttl to answer.
   const auto one_shot = [&](const std::string& replicas, const std::string& ttl = "40") {
     return scene.run(
@@ -151,7 +151,7 @@ TEST_CASE("--replicas: a lock counts once so many replicas have it, and else lea
 }
 
 TEST_CASE("--replicas: a renewal that too few replicas have does not count, and the next one may") {
-  SentinelScene scene({1, 1, {}, {}, ""});
+  SentinelScene scene({.replicas = 1, .sentinels = 1});
   RedisServer& replica = *scene.fleet.replicas().front();
   Process holder = patient_start(
       [&] {
@@ -175,13 +175,12 @@ TEST_CASE("--replicas: a renewal that too few replicas have does not count, and 
 }
 
 TEST_CASE("master and sentinels each have their password, and neither gets the other's") {
-  RedisServer master({true, false, "of-master", {}, {}});
-  RedisServer sentinel({true,
-                        true,
-                        "",
-                        {"sentinel monitor locks 127.0.0.1 " + std::to_string(master.port()) + " 1",
-                         "sentinel auth-pass locks of-master"},
-                        {}});
+  RedisServer master({.tcp = true, .password = "of-master"});
+  RedisServer sentinel(
+      {.tcp = true,
+       .sentinel = true,
+       .config = {"sentinel monitor locks 127.0.0.1 " + std::to_string(master.port()) + " 1",
+                  "sentinel auth-pass locks of-master"}});
   sentinel.command({"ACL", "SETUSER", "watch", "on", ">of-sentinel", "+@all"});
   sentinel.command({"ACL", "SETUSER", "default", "resetpass", "-@all"});
   TempDir dir;
@@ -211,9 +210,9 @@ TEST_CASE("master and sentinels each have their password, and neither gets the o
 }
 
 TEST_CASE("a sentinel that names a master of before is passed over for one that knows better") {
-  const RedisServer master({true, false, "", {}, {}});
+  const RedisServer master({.tcp = true});
   const RedisServer replica(
-      {true, false, "", {"replicaof 127.0.0.1 " + std::to_string(master.port())}, {}});
+      {.tcp = true, .config = {"replicaof 127.0.0.1 " + std::to_string(master.port())}});
   const FakeServer right = sentinel_naming("127.0.0.1", std::to_string(master.port()));
   for (const std::string& port : {std::string("1"), std::to_string(replica.port())}) {
     CAPTURE(port);
@@ -247,17 +246,15 @@ TEST_CASE("a sentinel that names what is no master is not believed, and the line
   refusal("127.0.0.1", "0", "it names a master that cannot be");
   refusal("", "", "it names a master that cannot be");
 
-  RedisServer master({true, false, "", {}, {}});
+  RedisServer master({.tcp = true});
   RedisServer replica(
-      {true, false, "", {"replicaof 127.0.0.1 " + std::to_string(master.port())}, {}});
+      {.tcp = true, .config = {"replicaof 127.0.0.1 " + std::to_string(master.port())}});
   refusal("127.0.0.1", std::to_string(replica.port()),
           std::to_string(replica.port()) + " is a replica, not the master it was named as");
   RedisServer sentinel(
-      {true,
-       true,
-       "",
-       {"sentinel monitor locks 127.0.0.1 " + std::to_string(master.port()) + " 1"},
-       {}});
+      {.tcp = true,
+       .sentinel = true,
+       .config = {"sentinel monitor locks 127.0.0.1 " + std::to_string(master.port()) + " 1"}});
   refusal("127.0.0.1", std::to_string(sentinel.port()),
           std::to_string(sentinel.port()) + " is a sentinel, not the master it was named as");
   const std::string at = "redis+sentinel://127.0.0.1:" + std::to_string(sentinel.port());
@@ -270,7 +267,7 @@ TEST_CASE("a sentinel that names what is no master is not believed, and the line
 }
 
 TEST_CASE("sentinels that are away, silent or no sentinels are passed over") {
-  RedisServer master({true, false, "", {}, {}});
+  RedisServer master({.tcp = true});
   FakeServer silent({silence()}, true);
   FakeServer naming = sentinel_naming("127.0.0.1", std::to_string(master.port()));
   const auto at = [](int port) { return "127.0.0.1:" + std::to_string(port); };
@@ -287,7 +284,7 @@ TEST_CASE("sentinels that are away, silent or no sentinels are passed over") {
 }
 
 TEST_CASE("a sentinel that answers slowly is waited for where there is no other") {
-  RedisServer master({true, false, "", {}, {}});
+  RedisServer master({.tcp = true});
   FakeServer naming = sentinel_naming("127.0.0.1", std::to_string(master.port()));
   FaultProxy slow(naming.address(), true);
   slow.delay(Direction::replies, milliseconds(1200));
@@ -296,8 +293,8 @@ TEST_CASE("a sentinel that answers slowly is waited for where there is no other"
 }
 
 TEST_CASE("a master that became a replica is left for the new one, also on an open connection") {
-  RedisServer first({true, false, "", {"repl-diskless-sync-delay 0"}, {}});
-  RedisServer second({true, false, "", {}, {}});
+  RedisServer first({.tcp = true, .config = {"repl-diskless-sync-delay 0"}});
+  RedisServer second({.tcp = true});
   std::atomic<int> port{first.port()};
   FakeServer sentinel(
       [&](const std::vector<std::string>& words) {

@@ -16,8 +16,7 @@ constexpr const char* notice =
 /// Runs a script with its own /run and home directory; nothing if that is not possible.
 std::optional<Result> in_own_world(const std::string& script) {
   if (geteuid() != 0) return std::nullopt;
-  ProcessOptions options;
-  options.env["D"] = dlock_path();
+  const ProcessOptions options{.env = {{"D", dlock_path()}}};
   const std::string mounts = "mount -t tmpfs none /run && mount -t tmpfs none /root && ";
   auto result =
       run({"unshare", "-m", "sh", "-c", mounts + "echo own >&2; " + script}, clean(options));
@@ -113,8 +112,7 @@ TEST_CASE("settings: the file of another user's home is left alone, and that is 
   for (const mode_t mode : {0700U, 0755U}) {
     REQUIRE(chmod(home.path().c_str(), mode) == 0);
     const Result result = run_in(home.path());
-    CHECK(result.exit_code == 0);
-    CHECK(result.out == "ran\n");
+    check_ran(result, "ran\n");
     CHECK(is_one_message(result.err));
     CHECK(holds(result.err, "warning: HOME is " + home.path() + ", the home of another user"));
   }
@@ -125,8 +123,7 @@ TEST_CASE("settings: the file of another user's home is left alone, and that is 
 
 TEST_CASE("settings: an empty label, such as a variable that is not set, is none") {
   const Place place(Engine::local);
-  ProcessOptions options;
-  options.env["DLOCK_LABEL"] = "";
+  const ProcessOptions options{.env = {{"DLOCK_LABEL", ""}}};
   CHECK(place.dlock({"acquire", "-t", "1m", "a", "--label", ""}).exit_code == 0);
   CHECK(place.state("a")["holders"][0]["label"] == "");
   CHECK(place.dlock({"acquire", "-t", "1m", "b"}, options).exit_code == 0);
@@ -139,8 +136,7 @@ TEST_CASE("settings: flag before variable before file") {
   const Place by_file(Engine::local);
   const std::string file = by_file.dir() / "dlock.conf";
   write_file(file, "# where\nserver = " + by_file.url() + "\nlabel = from the file \n\n");
-  ProcessOptions options;
-  options.env["DLOCK_CONFIG"] = file;
+  ProcessOptions options{.env = {{"DLOCK_CONFIG", file}}};
   CHECK(dlock({"acquire", "-t", "1m", "a"}, options).exit_code == 0);
   CHECK(by_file.state("a")["holders"][0]["label"] == "from the file");
   options.env["DLOCK_SERVER"] = by_variable.url();
@@ -157,12 +153,9 @@ TEST_CASE("settings: the file in the home directory is found") {
   const Place place(Engine::local);
   REQUIRE(place.shell("mkdir .config").exit_code == 0);
   write_file(place.dir() / ".config/dlock.conf", "server = " + place.url() + "\nwait = 0\n");
-  ProcessOptions options;
-  options.env["HOME"] = place.dir().path();
+  const ProcessOptions options{.env = {{"HOME", place.dir().path()}}};
   const auto holder = place.hold("a");
-  const auto result = dlock({"run", "-k", "a", "--", "true"}, options);
-  CHECK(result.exit_code == 75);
-  CHECK(is_one_message(result.err));
+  check_message(dlock({"run", "-k", "a", "--", "true"}, options), 75);
 }
 
 TEST_CASE("settings: --prefix starts every key in Redis") {
@@ -172,9 +165,7 @@ TEST_CASE("settings: --prefix starts every key in Redis") {
   const auto keys = place.server().command({"KEYS", "*"});
   REQUIRE(!keys.items.empty());
   for (const auto& key : keys.items) CHECK(key.text.starts_with("mine:"));
-  ProcessOptions options;
-  options.env["DLOCK_PREFIX"] = "mine:";
-  CHECK(place.dlock({"inspect", "-q", "a"}, options).exit_code == 0);
+  CHECK(place.dlock({"inspect", "-q", "a"}, {.env = {{"DLOCK_PREFIX", "mine:"}}}).exit_code == 0);
 }
 
 TEST_CASE("settings: a database of its own has locks of its own") {
@@ -194,26 +185,18 @@ TEST_CASE("settings: what is wrong in a file is 78 and told with file and line")
         "\nlabel = \x1b[31m\xff\n", "\ngrace = 1h1\n"}) {
     CAPTURE(text);
     write_file(file, text);
-    const auto result = dlock({"run", "-k", "a", "--config", file, "--", "echo", "ran"});
-    CHECK(result.exit_code == 78);
-    CHECK(result.out == "");
-    CHECK(is_one_message(result.err));
-    CHECK(holds(result.err, file + ":2: "));
+    check_message(dlock({"run", "-k", "a", "--config", file, "--", "echo", "ran"}), 78,
+                  file + ":2: ");
   }
   for (const std::string& bad : {dir / "missing", dir.path(), std::string("/dev/null/x")}) {
-    const auto result = dlock({"run", "-k", "a", "--config", bad, "--", "echo", "ran"});
-    CHECK(result.exit_code == 78);
-    CHECK(is_one_message(result.err));
-    CHECK(holds(result.err, bad));
+    check_message(dlock({"run", "-k", "a", "--config", bad, "--", "echo", "ran"}), 78, bad);
   }
 }
 
 TEST_CASE("settings: an unknown name in a file comes with a suggestion") {
   const TempDir dir;
   write_file(dir / "conf", "sever = local:\n");
-  const auto result = dlock({"inspect", "--config", dir / "conf"});
-  CHECK(result.exit_code == 78);
-  CHECK(holds(result.err, "did you mean server?"));
+  check_says(dlock({"inspect", "--config", dir / "conf"}), 78, "did you mean server?");
 }
 
 TEST_CASE("settings: an empty variable is an unset one, but an empty DLOCK_SERVER is an error") {
@@ -225,15 +208,10 @@ TEST_CASE("settings: an empty variable is an unset one, but an empty DLOCK_SERVE
     options.env[name] = "";
   }
   const auto ran = place.dlock({"run", "-k", "a", "--", "echo", "ran"}, options);
-  CHECK(ran.exit_code == 0);
-  CHECK(ran.out == "ran\n");
+  check_ran(ran, "ran\n");
   CHECK(ran.err == "");
   options.env["DLOCK_SERVER"] = "";
-  const auto refused = place.dlock({"run", "-k", "a", "--", "echo", "ran"}, options);
-  CHECK(refused.exit_code == 64);
-  CHECK(refused.out == "");
-  CHECK(is_one_message(refused.err));
-  CHECK(holds(refused.err, "DLOCK_SERVER"));
+  check_message(place.dlock({"run", "-k", "a", "--", "echo", "ran"}, options), 64, "DLOCK_SERVER");
   options.env.clear();
   options.env["DLOCK_TOKEN"] = "";
   CHECK(place.dlock({"renew", "a"}, options).exit_code == 64);

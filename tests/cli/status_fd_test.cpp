@@ -112,9 +112,7 @@ TEST_CASE("status: tells of settings that keep the command from being run") {
   CHECK(unread.exit_code == 64);
   CHECK(read_file(place.dir() / "status").empty());
   const auto closed = place.shell(R"("$D" run -k a -t nonsense --status-fd 5 -- true 5>&-)");
-  CHECK(closed.exit_code == 64);
-  CHECK(is_one_message(closed.err));
-  CHECK(holds(closed.err, "nonsense"));
+  check_message(closed, 64, "nonsense");
 }
 
 TEST_CASE("status: the command does not get the descriptor, and dlock says if it is of no use") {
@@ -123,14 +121,11 @@ TEST_CASE("status: the command does not get the descriptor, and dlock says if it
       R"("$D" run -k a --status-fd 5 -- sh -c '[ -e /proc/self/fd/5 ] || echo hidden' 5>status)");
   CHECK(hidden.out == "hidden\n");
   const auto closed = place.shell(R"("$D" run -k a --status-fd 5 -- true 5>&-)");
-  CHECK(closed.exit_code == 64);
-  CHECK(is_one_message(closed.err));
+  check_message(closed, 64);
   const auto for_reading = place.shell(R"("$D" run -k a --status-fd 5 -- true 5</dev/null)");
-  CHECK(for_reading.exit_code == 64);
-  CHECK(is_one_message(for_reading.err));
+  check_message(for_reading, 64);
   const auto full = place.shell(R"("$D" run -k a --status-fd 5 -- sh -c 'exit 4' 5>/dev/full)");
-  CHECK(full.exit_code == 4);
-  CHECK(is_one_message(full.err));
+  check_message(full, 4);
 }
 
 TEST_CASE("status: dlock outlives a reader that has gone") {

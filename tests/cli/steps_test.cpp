@@ -31,8 +31,7 @@ const std::string in_a_time = R"( in (\d+\.\dms|\d+s))";
 TEST_CASE("steps: -v tells each step of a run that waits, and how long it took") {
   on_each_engine([](const Place& place) {
     auto holder = place.hold("a");
-    ProcessOptions there;
-    there.cwd = place.dir().path();
+    const ProcessOptions there{.cwd = place.dir().path()};
     auto waiter = patient_start(
         [&] {
           return place.start(

@@ -24,10 +24,7 @@ class Journal {
   }
 
   ProcessOptions options(const std::string& name) const {
-    ProcessOptions options;
-    options.env["JOURNAL_STREAM"] = name;
-    options.stderr_fd = writer_.get();
-    return options;
+    return {.env = {{"JOURNAL_STREAM", name}}, .stderr_fd = writer_.get()};
   }
   ProcessOptions options() const { return options(name_); }
 

@@ -26,18 +26,15 @@ std::vector<std::string> certificate_of(const TlsRedis& redis) {
 
 /// A sentinel with TLS and the certificate of `redis`; it names the server at `port`.
 RedisServer sentinel_for(const TlsRedis& redis, int port) {
-  RedisOptions options;
-  options.sentinel = true;
-  options.tls = true;
-  options.config = certificate_of(redis);
+  RedisOptions options{.sentinel = true, .config = certificate_of(redis), .tls = true};
   options.config.emplace_back("tls-replication yes");
   options.config.push_back("sentinel monitor locks 127.0.0.1 " + std::to_string(port) + " 1");
   return RedisServer(options);
 }
 
 Result look(const std::string& url, const TlsRedis& trusted) {
-  ProcessOptions options;
-  options.env = {{"DLOCK_TLS_CA", trusted.ca.file()}, {"DLOCK_PASSWORD", "secret"}};
+  const ProcessOptions options{
+      .env = {{"DLOCK_TLS_CA", trusted.ca.file()}, {"DLOCK_PASSWORD", "secret"}}};
   return dlock({"run", "-n", "-k", "k", "-t", "30", "--server", url, "--", "echo", "ran"}, options);
 }
 
@@ -50,8 +47,7 @@ std::string url_of(const RedisServer& sentinel) { return url_of_sentinel(sentine
 }  // namespace
 
 TEST_CASE("tls: sentinel and master prove themselves, and a master that cannot is sent nothing") {
-  RedisOptions with_password;
-  with_password.password = "secret";
+  const RedisOptions with_password{.password = "secret"};
   const TlsRedis master(with_password);
   const RedisServer sentinel = sentinel_for(master, master.server.tls_port());
   const Result ran = look(url_of(sentinel), master);
@@ -85,9 +81,8 @@ TEST_CASE("tls: a CA that is just being replaced ends no waiter behind Sentinel"
                                       "until [ -e '" + (dir / "end") + "' ]; do sleep 0.05; done"},
                                      master.with_server());
   REQUIRE(eventually([&] { return master.server.command({"EXISTS", "dlock:{k}"}).number == 1; }));
-  ProcessOptions options;
-  options.env = {{"DLOCK_TLS_CA", dir / "ca"},
-                 {"DLOCK_SERVER", url_of_sentinel(proxy.address().port)}};
+  const ProcessOptions options{.env = {{"DLOCK_TLS_CA", dir / "ca"},
+                                       {"DLOCK_SERVER", url_of_sentinel(proxy.address().port)}}};
   // A waiter after its first request does not listen yet, so it has no such connection to lose.
   const auto listens = [&] {
     return master.server.command({"PUBSUB", "CHANNELS", "*{k}:*"}).items.size() == 1;
@@ -111,12 +106,9 @@ TEST_CASE("tls: a CA that is just being replaced ends no waiter behind Sentinel"
 
 TEST_CASE("tls: a Cluster's nodes are reached under TLS, all verbs, and a keeper stays") {
   const UnusedPort bus;
-  const TlsRedis node(
-      {true,
-       false,
-       "",
-       {"cluster-enabled yes", "tls-cluster yes", "cluster-port " + std::to_string(bus.number())},
-       {}});
+  const TlsRedis node({.tcp = true,
+                       .config = {"cluster-enabled yes", "tls-cluster yes",
+                                  "cluster-port " + std::to_string(bus.number())}});
   node.server.command({"CLUSTER", "ADDSLOTSRANGE", "0", "16383"});
   REQUIRE(eventually([&] {
     return node.server.command({"CLUSTER", "INFO"}).text.find("cluster_state:ok") !=

@@ -43,9 +43,7 @@ void check_looks(const ProcessOptions& environment, const std::vector<Look>& loo
       result = start_look(environment, looks[i]).wait();
     }
     CAPTURE(looks[i].says);
-    CAPTURE(result.err);
-    CHECK(result.exit_code == looks[i].code);
-    CHECK(holds(result.err, looks[i].says));
+    check_says(result, looks[i].code, looks[i].says);
     const bool refused = looks[i].code != 0;
     CHECK(is_one_message(result.err) == refused);
     CHECK((result.out == "") == refused);
@@ -204,9 +202,7 @@ TEST_CASE("tls: files that hold something else are refused by name, 64") {
 }
 
 TEST_CASE("tls: who takes one for the other of redis and rediss is told so, 69") {
-  RedisOptions options;
-  options.tcp = true;
-  const TlsRedis redis(options);
+  const TlsRedis redis({.tcp = true});
   const auto environment = redis.with_server();
   const std::string port = std::to_string(redis.server.tls_port());
   FakeServer closing(std::vector{hang_up()}, true, hang_up());

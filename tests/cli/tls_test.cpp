@@ -30,9 +30,7 @@ class TalkingServer {
     std::vector<std::string> words{"openssl", "s_server", "-accept", "127.0.0.1:0",
                                    "-cert",   own.file,   "-key",    own.key};
     words.insert(words.end(), flags.begin(), flags.end());
-    ProcessOptions options;
-    options.stdin_fd = input.get();
-    options.merge = true;
+    const ProcessOptions options{.stdin_fd = input.get(), .merge = true};
     process_.emplace(words, options);
     const bool up = eventually([&] { return holds(process_->out(), "\nACCEPT 127.0.0.1:"); });
     if (!up) throw Error(ErrorKind::bug, "s_server: " + process_->out());
@@ -121,9 +119,7 @@ TEST_CASE(
 
 TEST_CASE("tls: a password goes to a server that has proved itself, and to no other") {
   const TestCa ca;
-  ProcessOptions options;
-  options.env["DLOCK_TLS_CA"] = ca.file();
-  options.env["DLOCK_PASSWORD"] = "opensesame";
+  ProcessOptions options{.env = {{"DLOCK_TLS_CA", ca.file()}, {"DLOCK_PASSWORD", "opensesame"}}};
   for (const bool proved : {true, false}) {
     CAPTURE(proved);
     for (const char* version : {"-tls1_3", "-tls1_2"}) {
@@ -153,19 +149,15 @@ TEST_CASE("tls: new keys in the middle are taken, and a renegotiation is decline
   for (const Wish& wish : wishes) {
     CAPTURE(std::string(wish.key));
     TalkingServer server(own, {wish.version, "-crlf", "-msg"});
-    ProcessOptions options;
-    options.env["DLOCK_SERVER"] = server.url();
-    options.env["DLOCK_TLS_CA"] = ca.file();
-    auto client = start_dlock({"renew", "a", "--token", "t"}, options);
+    auto client =
+        start_dlock({"renew", "a", "--token", "t"},
+                    {.env = {{"DLOCK_SERVER", server.url()}, {"DLOCK_TLS_CA", ca.file()}}});
     CHECK(eventually([&] { return holds(server.told(), "EVALSHA") || !client.running(); }));
     server.type(wish.key);
     CHECK(eventually([&] { return holds(server.told(), wish.sent); }));
     // A client whose request is declined may end the connection, so the server then sends nothing.
     if (wish.version == std::string("-tls1_3")) server.type("+OK\n-ERR after the change\n");
-    const auto result = client.wait();
-    CHECK(result.exit_code == 69);
-    CAPTURE(result.err);
-    CHECK(holds(result.err, wish.says));
+    check_says(client.wait(), 69, wish.says);
   }
 }
 

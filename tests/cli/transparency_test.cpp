@@ -45,9 +45,7 @@ std::string beside(const std::string& text, const std::string& other) {
 void check_same(const Place& place, const std::string& around,
                 const std::function<void()>& before_exec = {}) {
   CAPTURE(around);
-  ProcessOptions options;
-  options.env["PORTRAIT"] = DLOCK_PORTRAIT;
-  options.before_exec = before_exec;
+  const ProcessOptions options{.env = {{"PORTRAIT", DLOCK_PORTRAIT}}, .before_exec = before_exec};
   const std::string subject = "\"$PORTRAIT\" 'a b' '' '[]'; exit $?";
   const Result direct = place.shell(around + " " + subject, options);
   const Result below = place.shell(around + " \"$D\" run -k a -- " + subject, options);
@@ -131,8 +129,7 @@ TEST_CASE("transparency: what processes hand down besides reaches the command un
 
 TEST_CASE("transparency: signals that were blocked are blocked in the command, and no others") {
   on_each_engine([](const Place& place) {
-    ProcessOptions options;
-    options.before_exec = blocked_signals;
+    const ProcessOptions options{.before_exec = blocked_signals};
     const std::string blocked = "/proc/self/status: SigBlk";
     const auto line = [&](const std::string& out) {
       return out.substr(out.find(blocked), blocked.size() + 20);

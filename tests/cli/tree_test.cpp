@@ -25,9 +25,7 @@ const char* const leaves_one_to_be_asked =
     "until wait; do :; done' &); exit 3";
 
 Process start_in(const Place& place, std::vector<std::string> words) {
-  ProcessOptions options;
-  options.cwd = place.dir().path();
-  return place.start(words, options);
+  return place.start(words, {.cwd = place.dir().path()});
 }
 
 TEST_CASE("tree: --wait-tree holds until the last descendant has gone, with the command's code") {
@@ -128,8 +126,7 @@ TEST_CASE("tree: on local: what became root and left the group keeps the lock un
   }
   const OrdinaryUser user;
   const std::string dlock = user.own_copy(dlock_path());
-  ProcessOptions options;
-  options.env["HOME"] = user.dir().path();
+  const ProcessOptions options{.env = {{"HOME", user.dir().path()}}};
   const auto run_dlock = [&](std::vector<std::string> more) {
     more.insert(more.begin(), {dlock, "run", "--server", "local:" + user.dir().path(), "-k", "a"});
     return run(user.run_as(more), clean(options));

@@ -41,21 +41,14 @@ TEST_CASE("waiting: -n is refused at once with 75 and says by whom") {
     const auto holder = place.hold("nightly", {"--label", "job 17"});
     for (const char* flag : {"-n", "--nonblock", "--nb", "-w0", "--wait=0"}) {
       const auto result = place.dlock({"run", "-k", "nightly", flag, "--", "echo", "ran"});
-      CHECK(result.exit_code == 75);
-      CHECK(result.out == "");
-      CHECK(is_one_message(result.err));
+      check_message(result, 75);
       CHECK(result.err.starts_with("dlock: nightly is held by "));
       CHECK(holds(result.err, " pid " + std::to_string(holder.pid()) + " ("));
       CHECK(holds(result.err, ") [job 17] for "));
       CHECK(holds(result.err, ", lease ") == !place.is_local());
     }
-    const auto quiet = place.dlock({"run", "-q", "-n", "-k", "nightly", "--", "true"});
-    CHECK(quiet.exit_code == 75);
-    CHECK(quiet.err == "");
-    const auto acquire = place.dlock({"acquire", "-t", "30s", "-n", "-k", "nightly"});
-    CHECK(acquire.exit_code == 75);
-    CHECK(acquire.out == "");
-    CHECK(is_one_message(acquire.err));
+    check_quiet(place.dlock({"run", "-q", "-n", "-k", "nightly", "--", "true"}), 75);
+    check_message(place.dlock({"acquire", "-t", "30s", "-n", "-k", "nightly"}), 75);
   });
 }
 
@@ -122,8 +115,7 @@ TEST_CASE("waiting: without -w it waits until the key is free and says when it i
     CHECK(waiter.out() == "");
     holder.signal(SIGTERM);
     const auto result = waiter.wait();
-    CHECK(result.exit_code == 0);
-    CHECK(result.out == "ran\n");
+    check_ran(result, "ran\n");
     CHECK(count_lines(result.err) == 2);
     CHECK(holds(result.err, "\ndlock: a acquired after "));
   });
@@ -133,14 +125,11 @@ TEST_CASE("waiting: a stderr that nobody reads keeps no command from its lock") 
   on_each_engine([](const Place& place) {
     auto holder = place.hold("a");
     const FullPipe full;
-    ProcessOptions options;
-    options.stderr_fd = full.writer.get();
-    auto waiter = place.start({"run", "-v", "-k", "a", "--", "echo", "ran"}, options);
+    auto waiter = place.start({"run", "-v", "-k", "a", "--", "echo", "ran"},
+                              {.stderr_fd = full.writer.get()});
     REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
     holder.signal(SIGTERM);
-    const auto result = waiter.wait();
-    CHECK(result.exit_code == 0);
-    CHECK(result.out == "ran\n");
+    check_ran(waiter.wait(), "ran\n");
     CHECK(place.is_free("a"));
   });
 }
@@ -148,8 +137,7 @@ TEST_CASE("waiting: a stderr that nobody reads keeps no command from its lock") 
 TEST_CASE("waiting: a stderr that nobody reads keeps no lock from others when one is lost") {
   on_each_engine([](const Place& place) {
     const FullPipe full;
-    ProcessOptions options;
-    options.stderr_fd = full.writer.get();
+    const ProcessOptions options{.stderr_fd = full.writer.get()};
     std::vector<std::string> words{"run", "-k", "a", "-k", "b", "--"};
     for (const std::string& word : staying()) words.push_back(word);
     auto holder = place.start(words, options);
@@ -229,9 +217,7 @@ TEST_CASE("waiting: -E changes 75 and nothing else") {
       CHECK(place.dlock({"run", "-k", "a", "-E", "3", "-w", "0.1", "--", "true"}).exit_code == 3);
     }
     CHECK(place.dlock({"run", "-E", "3", "-k", "b", "-c", "exit 75"}).exit_code == 75);
-    const auto acquire = place.dlock({"acquire", "-k", "a", "-t", "5s", "-E", "3"});
-    CHECK(acquire.exit_code == 64);
-    CHECK(is_one_message(acquire.err));
+    check_message(place.dlock({"acquire", "-k", "a", "-t", "5s", "-E", "3"}), 64);
   });
 }
 
@@ -283,8 +269,7 @@ TEST_CASE("waiting: all of several keys or none") {
 TEST_CASE("waiting: -w or its variable covers a server that is not there yet, and -n is one try") {
   const Place place(Engine::redis);
   FaultProxy proxy(place.server().address());
-  ProcessOptions options;
-  options.env = {{"DLOCK_SERVER", proxy.url()}};
+  const ProcessOptions options{.env = {{"DLOCK_SERVER", proxy.url()}}};
   ProcessOptions by_variable = options;
   by_variable.env["DLOCK_WAIT"] = "5m";
   proxy.refuse(true);
@@ -297,9 +282,7 @@ TEST_CASE("waiting: -w or its variable covers a server that is not there yet, an
   CHECK(place.dlock({"run", "-k", "c", "-w", "0.3", "--", "true"}, options).exit_code == 69);
   CHECK(place.dlock({"run", "-k", "c", "--", "true"}, options).exit_code == 69);
   proxy.refuse(false);
-  const auto result = runs.wait();
-  CHECK(result.exit_code == 0);
-  CHECK(result.out == "ran\n");
+  check_ran(runs.wait(), "ran\n");
   CHECK(acquires.wait().exit_code == 0);
 }
 

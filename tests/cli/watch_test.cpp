@@ -135,8 +135,7 @@ TEST_CASE("watch: a signal ends it also while its reader stands still, and leave
     const Fd reader(ends[0]), writer(ends[1]);
     const int size = fcntl(writer.get(), F_SETPIPE_SZ, 4096);
     REQUIRE(size > 0);
-    ProcessOptions options;
-    options.stdout_fd = writer.get();
+    const ProcessOptions options{.stdout_fd = writer.get()};
     std::vector<std::string> words{"inspect", "--watch"};
     words.insert(words.end(), more.begin(), more.end());
     auto watching = place.start(words, options);

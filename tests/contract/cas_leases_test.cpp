@@ -42,7 +42,7 @@ TEST_CASE("etcd: a store goes on with the lease to which another one has moved i
 TEST_CASE("etcd: a lease that it makes longer than was asked for serves all stores of a hold") {
   if (is_missing<EtcdServers>()) return;
   // The shortest lease is one and a half times as long as an election.
-  EtcdServers etcd({1, {"--election-timeout", "5000"}, {}});
+  EtcdServers etcd({.flags = {"--election-timeout", "5000"}});
   const auto first = etcd_store(etcd.endpoints()), second = etcd_store(etcd.endpoints());
   const Claim claim = claim_on("k", milliseconds(2000));
   granted(*first, claim);

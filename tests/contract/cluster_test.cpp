@@ -246,8 +246,7 @@ void it_waits_for_a_slot_that_nobody_has(const Cluster& cluster) {
 }  // namespace
 
 TEST_CASE("a Cluster: every key is had at the node of its slot, also while the slot moves") {
-  ClusterOptions options;
-  options.password = "of-the-cluster";
+  const ClusterOptions options{.password = "of-the-cluster"};
   const Cluster cluster(options);
   is_served_from_any_seed(cluster);
   is_served_though_seeds_are_dead(cluster);

@@ -123,7 +123,7 @@ class InEtcd final : public InDatabase {
   void reset() override { servers_.clear(); }
 
  private:
-  EtcdServers servers_{{3, {}, {}}};
+  EtcdServers servers_{{.members = 3}};
 };
 
 /// An ensemble of three servers. One that a busy machine stalls for less than 30 s stays in it.
@@ -161,7 +161,7 @@ class InZooKeeper final : public InDatabase {
  private:
   /// An idle client sends no heartbeats, and on a busy machine it may be idle that long.
   const milliseconds session_ = std::min(stretched(milliseconds(4000)), milliseconds(12'000));
-  ZooKeeperServers servers_{{3, milliseconds(100), {"syncLimit=300"}}};
+  ZooKeeperServers servers_{{.servers = 3, .lines = {"syncLimit=300"}}};
 };
 
 template <typename Server>

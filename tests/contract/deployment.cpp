@@ -45,7 +45,7 @@ class BehindSentinels final : public RedisDeployment {
   std::vector<RedisServer*> servers_of(const LockKey&) override { return {&fleet_.master()}; }
 
  private:
-  Sentinels fleet_{{1, 3, {}, {}, ""}};
+  Sentinels fleet_{{.replicas = 1}};
 };
 
 /// A server under TLS, and a user with exactly the rights that `dlock doctor --acl` prints.

@@ -625,11 +625,7 @@ class Twins {
   }
 
  private:
-  RedisOptions options() const {
-    RedisOptions options;
-    options.env = clock_.environment();
-    return options;
-  }
+  RedisOptions options() const { return {.env = clock_.environment()}; }
 
   static void admit_waiters(TableSide& table, ScriptSide& script, microseconds clock) {
     Step step;

@@ -80,11 +80,7 @@ Claim claim_of(const std::string& owner, const std::string& key, Limit limit) {
 }
 
 CallOptions soon() { return {later(BootClock::now(), std::chrono::seconds(20)), -1}; }
-RedisOptions under(const ShimClock& clock) {
-  RedisOptions options;
-  options.env = clock.environment();
-  return options;
-}
+RedisOptions under(const ShimClock& clock) { return {.env = clock.environment()}; }
 
 CallOptions briefly() { return {later(BootClock::now(), milliseconds(150)), -1}; }
 

@@ -192,7 +192,7 @@ TEST_CASE("etcd: of many readers that are let in together all hear of it") {
 
 TEST_CASE("etcd: a member that stands still is passed over, and a member that was killed") {
   if (is_missing<EtcdServers>()) return;
-  EtcdServers etcd({3, {}, {}});
+  EtcdServers etcd({.members = 3});
   const auto store = etcd_store(etcd.endpoints());
   const Claim claim = claim_on("k");
   const Fence before = granted(*store, claim).fence;
@@ -301,7 +301,7 @@ TEST_CASE("etcd: a client whose token has expired logs in anew, and may watch ag
   const TempDir dir;
   write_file(dir / "key", "known to this etcd only");
   EtcdServers etcd(
-      {1, {"--auth-token", "jwt,priv-key=" + dir / "key" + ",sign-method=HS256,ttl=3s"}, {}});
+      {.flags = {"--auth-token", "jwt,priv-key=" + dir / "key" + ",sign-method=HS256,ttl=3s"}});
   const Endpoint server = only_for_users(etcd);
   const auto store = etcd_store({server});
   const Claim claim = claim_on("k");
@@ -323,7 +323,7 @@ TEST_CASE("etcd: a holder goes on renewing when the users change, and its token 
   const TempDir dir;
   write_file(dir / "key", "known to this etcd only");
   EtcdServers etcd(
-      {1, {"--auth-token", "jwt,priv-key=" + dir / "key" + ",sign-method=HS256,ttl=10m"}, {}});
+      {.flags = {"--auth-token", "jwt,priv-key=" + dir / "key" + ",sign-method=HS256,ttl=10m"}});
   const Endpoint server = only_for_users(etcd);
   const auto store = etcd_store({server});
   const Claim claim = claim_on("k");

@@ -299,9 +299,7 @@ TEST_CASE("an arrival whose answer is lost is said again, and counts once") {
 }
 
 TEST_CASE("a waiter at a latch outlives a restart of its server, and is told when it is gone") {
-  RedisOptions options;
-  options.config = {"appendonly yes", "appendfsync always"};
-  RedisEngine engine(options);
+  RedisEngine engine({.config = {"appendonly yes", "appendfsync always"}});
   const LatchClient client(engine);
   client.open(2);
   client.arrived_after("a");

@@ -69,9 +69,7 @@ TEST_CASE("a lease is counted from its request, however late the answer comes") 
 }
 
 TEST_CASE("login, database, name and the first acquire go out in one write, before any reply") {
-  RedisOptions options;
-  options.password = "secret";
-  RedisServer server(options);
+  RedisServer server({.password = "secret"});
   FaultProxy proxy(server.address());
   Endpoint endpoint = endpoint_at(server.address());
   endpoint.password = "secret";

@@ -56,11 +56,7 @@ bool says(const std::optional<Error>& error, ErrorKind trouble, const std::strin
          std::string(error->what()).find(text) != std::string::npos;
 }
 
-RedisOptions durable() {
-  RedisOptions options;
-  options.config = {"appendonly yes", "appendfsync always"};
-  return options;
-}
+RedisOptions durable() { return {.config = {"appendonly yes", "appendfsync always"}}; }
 
 /// Whether all answers of a server are in its file, so that they survive a kill; a busy server does
 /// not write at once.
@@ -189,9 +185,7 @@ TEST_CASE(
 }
 
 TEST_CASE("what survives a restart without a promise is kept, and nothing is added to it") {
-  RedisOptions options;
-  options.config = {"appendonly yes", "appendfsync everysec"};
-  RedisServer server(options);
+  RedisServer server({.config = {"appendonly yes", "appendfsync everysec"}});
   record_process_of(server);
   auto member = member_at(server.address());
   const Claim held = claim_on("k"), other = claim_on("other");

@@ -258,9 +258,7 @@ TEST_CASE("a server clock that steps forward ends the lease, and the holder is t
 /// The server answers once the data are on the disk.
 TEST_CASE("a server with a slow disk: what its writes take is taken from the lease") {
   constexpr milliseconds slow{400};
-  RedisOptions on_disk;
-  on_disk.config = {"appendonly yes", "appendfsync always"};
-  RedisEngine engine(on_disk);
+  RedisEngine engine({.config = {"appendonly yes", "appendfsync always"}});
   const auto store = engine.open();
   const Claim claim = claim_on("k", milliseconds(9000));
   engine.server.command({"DEBUG", "AOF-FLUSH-SLEEP", std::to_string(microseconds(slow).count())});

@@ -264,7 +264,7 @@ TEST_CASE("ZooKeeper: twenty thousand arrivals at latches are counted, listed an
 
 TEST_CASE("ZooKeeper: a list has what was written before, also from a server that lags behind") {
   if (is_missing<ZooKeeperServers>()) return;
-  ZooKeeperServers servers({3, milliseconds(1000), {}});
+  ZooKeeperServers servers({.servers = 3, .tick = milliseconds(1000)});
   const std::size_t leader = servers.leader(), follower = (leader + 1) % servers.size();
   const auto open = [&](std::size_t server) {
     return ZooKeeperBackend({servers.endpoint(server)}, "zk", "", "x:", milliseconds(40'000));

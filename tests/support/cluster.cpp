@@ -40,15 +40,12 @@ Cluster::Cluster(ClusterOptions options) : options_(std::move(options)) {
 
 void Cluster::start() {
   for (std::size_t i = 0; i < ids_.size(); ++i) {
-    RedisOptions options;
-    options.port = port_of(i);
-    options.password = options_.password;
-    options.config = {"cluster-enabled yes",
-                      "cluster-config-file nodes.conf",
-                      "cluster-port " + std::to_string(bus_port_of(i)),
-                      "cluster-node-timeout 15000",
-                      "cluster-replica-validity-factor 0",
-                      "repl-diskless-sync-delay 0"};
+    RedisOptions options{
+        .password = options_.password,
+        .config = {"cluster-enabled yes", "cluster-config-file nodes.conf",
+                   "cluster-port " + std::to_string(bus_port_of(i)), "cluster-node-timeout 15000",
+                   "cluster-replica-validity-factor 0", "repl-diskless-sync-delay 0"},
+        .port = port_of(i)};
     if (!options_.password.empty()) options.config.push_back("masterauth " + options_.password);
     options.files["nodes.conf"] = known_to(i);
     nodes_.push_back(std::make_unique<RedisServer>(std::move(options)));

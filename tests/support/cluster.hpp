@@ -16,7 +16,7 @@ namespace dlock::test {
 
 struct ClusterOptions {
   bool replicas = false;  ///< one for each master
-  std::string password;
+  std::string password{};
 };
 
 /// A Redis Cluster of three masters on free ports of 127.0.0.1: nodes 0, 1 and 2 have a third of

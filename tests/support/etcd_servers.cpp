@@ -65,8 +65,7 @@ void EtcdServers::start(std::size_t number, const std::vector<std::string>& flag
   }
   argv.insert(argv.end(), options_.flags.begin(), options_.flags.end());
   argv.insert(argv.end(), flags.begin(), flags.end());
-  ProcessOptions how;
-  how.merge = true;
+  const ProcessOptions how{.merge = true};
   member.process.emplace(argv, how);
   member.stopped = false;
 }

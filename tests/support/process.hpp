@@ -26,19 +26,19 @@ struct Result {
 /// Everything but argv. The defaults: the test's environment and directory, empty stdin, separate
 /// captures of stdout and stderr, a session of its own.
 struct ProcessOptions {
-  std::map<std::string, std::string> env;  ///< set, after `unset` and `unset_prefixes`
-  std::vector<std::string> unset;
-  std::vector<std::string> unset_prefixes;
-  std::string cwd;
-  std::string input;   ///< text for stdin (a file, not a pipe)
-  int stdin_fd = -1;   ///< replaces `input`; the caller keeps it
-  int stdout_fd = -1;  ///< replaces the capture; the caller keeps it
+  std::map<std::string, std::string> env{};  ///< set, after `unset` and `unset_prefixes`
+  std::vector<std::string> unset{};
+  std::vector<std::string> unset_prefixes{};
+  std::string cwd{};
+  std::string input{};  ///< text for stdin (a file, not a pipe)
+  int stdin_fd = -1;    ///< replaces `input`; the caller keeps it
+  int stdout_fd = -1;   ///< replaces the capture; the caller keeps it
   int stderr_fd = -1;
   bool merge = false;           ///< stderr into `out`, in the order written
   bool own_session = true;      ///< false: only its own process group
   bool die_with_thread = true;  ///< killed when the thread that started it ends
   /// Runs in the child just before exec; only async-signal-safe calls are allowed.
-  std::function<void()> before_exec;
+  std::function<void()> before_exec{};
 };
 
 /// A child process of the test. Its output goes to memory, so that it never blocks on a full pipe

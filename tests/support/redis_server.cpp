@@ -111,10 +111,7 @@ std::string RedisServer::config_text() const {
 
 void RedisServer::start() {
   write_file(dir_ / "redis.conf", config_text());
-  ProcessOptions options;
-  options.env = options_.env;
-  options.cwd = dir_.path();
-  options.merge = true;
+  const ProcessOptions options{.env = options_.env, .cwd = dir_.path(), .merge = true};
   process_.reset();
   std::vector<std::string> words{server_program(), dir_ / "redis.conf"};
   if (options_.sentinel) words.emplace_back("--sentinel");

@@ -24,9 +24,9 @@ struct Reply {
 struct RedisOptions {
   bool tcp = false;                            ///< also on a free port of 127.0.0.1
   bool sentinel = false;                       ///< a Sentinel instead
-  std::string password;                        ///< requirepass; `command` uses it
-  std::vector<std::string> config;             ///< further lines of redis.conf, after ours
-  std::map<std::string, std::string> env;      ///< such as ShimClock::environment()
+  std::string password{};                      ///< requirepass; `command` uses it
+  std::vector<std::string> config{};           ///< further lines of redis.conf, after ours
+  std::map<std::string, std::string> env{};    ///< such as ShimClock::environment()
   int port = 0;                                ///< a port of 127.0.0.1 that the caller reserves
   std::map<std::string, std::string> files{};  ///< written into its directory before the start
   bool tls = false;  ///< also on a free TLS port; `config` names the files

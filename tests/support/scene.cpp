@@ -26,10 +26,11 @@ std::string sorted(std::vector<std::string> names) {
 Scene::Scene() { write_file(log(), ""); }
 
 ProcessOptions Scene::options() const {
-  ProcessOptions options;
-  options.cwd = work_.path();
-  options.env = {
-      {"DLOCK_SERVER", url()}, {"DLOCK", dlock_path()}, {"STAMP", stamp_path()}, {"LOG", log()}};
+  ProcessOptions options{.env = {{"DLOCK_SERVER", url()},
+                                 {"DLOCK", dlock_path()},
+                                 {"STAMP", stamp_path()},
+                                 {"LOG", log()}},
+                         .cwd = work_.path()};
   options.env.merge(settings());
   return options;
 }

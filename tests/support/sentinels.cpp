@@ -24,10 +24,8 @@ bool has_replicas(RedisServer& server, int count) {
 }  // namespace
 
 RedisOptions Sentinels::server_options() const {
-  RedisOptions options;
-  options.tcp = true;
-  options.password = options_.password;
-  options.config = options_.server_config;
+  RedisOptions options{
+      .tcp = true, .password = options_.password, .config = options_.server_config};
   options.config.emplace_back("repl-diskless-sync-delay 0");
   if (!options_.password.empty()) options.config.push_back("masterauth " + options_.password);
   return options;
@@ -43,14 +41,13 @@ Sentinels::Sentinels(SentinelOptions options) : options_(std::move(options)) {
   }
   const std::string name = master_name;
   for (int i = 0; i < options_.sentinels; ++i) {
-    RedisOptions sentinel;
-    sentinel.tcp = true;
-    sentinel.sentinel = true;
-    sentinel.config = {"sentinel monitor " + name + " " + at(master_port) + " " +
-                           std::to_string(options_.sentinels / 2 + 1),
-                       "sentinel down-after-milliseconds " + name + " 600000",
-                       "sentinel failover-timeout " + name + " 3000",
-                       "sentinel parallel-syncs " + name + " 2"};
+    RedisOptions sentinel{.tcp = true,
+                          .sentinel = true,
+                          .config = {"sentinel monitor " + name + " " + at(master_port) + " " +
+                                         std::to_string(options_.sentinels / 2 + 1),
+                                     "sentinel down-after-milliseconds " + name + " 600000",
+                                     "sentinel failover-timeout " + name + " 3000",
+                                     "sentinel parallel-syncs " + name + " 2"}};
     if (!options_.password.empty()) {
       sentinel.config.push_back("sentinel auth-pass " + name + " " + options_.password);
     }

@@ -12,9 +12,9 @@ namespace dlock::test {
 struct SentinelOptions {
   int replicas = 2;
   int sentinels = 3;
-  std::vector<std::string> server_config;    ///< further lines for master and replicas
-  std::vector<std::string> sentinel_config;  ///< and for the sentinels
-  std::string password;                      ///< of master and replicas
+  std::vector<std::string> server_config{};    ///< further lines for master and replicas
+  std::vector<std::string> sentinel_config{};  ///< and for the sentinels
+  std::string password{};                      ///< of master and replicas
 };
 
 /// A master with up-to-date replicas, and sentinels that know all of them and each other. They do

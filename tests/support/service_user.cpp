@@ -19,9 +19,7 @@ const passwd& entry_of(const std::string& name) {
 }  // namespace
 
 ProcessOptions ServiceUser::options(int on_death) const {
-  ProcessOptions options;
-  options.merge = true;
-  options.cwd = "/";
+  ProcessOptions options{.cwd = "/", .merge = true};
   if (geteuid() != 0) return options;
   const passwd& user = entry_of(name_);
   options.before_exec = [uid = user.pw_uid, gid = user.pw_gid, on_death] {

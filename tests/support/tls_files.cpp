@@ -14,9 +14,7 @@ namespace {
 
 void openssl(std::vector<std::string> words) {
   words.insert(words.begin(), "openssl");
-  ProcessOptions options;
-  options.merge = true;
-  const Result result = run(words, options);
+  const Result result = run(words, {.merge = true});
   if (result.exit_code != 0) throw Error(ErrorKind::bug, "openssl " + words[1] + ": " + result.out);
 }
 

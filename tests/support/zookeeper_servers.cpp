@@ -54,8 +54,7 @@ void ZooKeeperServers::start(std::size_t number) {
     for (const std::string& line : options_.lines) file << line << "\n";
     std::ofstream(server.dir / "myid") << number + 1 << "\n";
   }
-  ProcessOptions how;
-  how.merge = true;
+  const ProcessOptions how{.merge = true};
   server.process.emplace(
       std::vector<std::string>{java_program, "-Xmx64m", "-XX:+UseSerialGC",
                                "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no", "-cp",

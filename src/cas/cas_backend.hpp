@@ -147,14 +147,6 @@ class CasBackend {
                                                 const Update& update,
                                                 const CallOptions& call_options) = 0;
 
-  /// For a client that lost a race: reads the record, if possible when no other client can write it
-  /// before our write. The reservation lasts a second at most, so that a client that hangs does not
-  /// block others, and ends with write() or abandon().
-  virtual Snapshot reserve(const std::string& name, const CallOptions& call_options) {
-    return read(name, nullptr, call_options);
-  }
-  virtual void abandon() {}
-
   /// Returns records whose names begin with `prefix` and come after `after`, some hundred at most.
   virtual RecordPage list(const std::string& prefix, const std::string& after,
                           const CallOptions& call_options) = 0;

@@ -83,7 +83,6 @@ Snapshot CasStore::rewrite(const std::string& name, Snapshot seen, const CallOpt
   constexpr milliseconds least{64}, longest{4096};
   const int confirm = crowd_in(seen.text).unconfirmed - 1;
   Backoff pauses(std::max(milliseconds(1), turn * confirm), longest);
-  const std::shared_ptr<void> ends_reservation(nullptr, [this](void*) { backend_->abandon(); });
   bool unsure = false, raced = confirm > 0;
   while (true) {
     const auto update = make(seen, unsure);
@@ -104,7 +103,7 @@ Snapshot CasStore::rewrite(const std::string& name, Snapshot seen, const CallOpt
       pause(random_up_to(std::min(pauses.next(), std::max(least, 2 * turn * writers))),
             call_options);
       if (BootClock::now() >= call_options.deadline) throw_overtaken(backend_->name());
-      seen = backend_->reserve(name, of_a_read(call_options));
+      seen = read(name, call_options);
     } catch (const Error& error) {
       const bool in_time = BootClock::now() < call_options.deadline;
       // The server has answered, and lets others write.

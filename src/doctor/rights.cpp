@@ -5,13 +5,7 @@
 #include "base/text.hpp"
 #include "doctor/checks.hpp"
 
-#ifdef DLOCK_WITH_MYSQL
-#include "sql/mysql_backend.hpp"
-#endif
-
-#ifdef DLOCK_WITH_POSTGRESQL
-#include "sql/postgres_backend.hpp"
-#endif
+#include "sql/sql_backend.hpp"
 
 namespace dlock {
 namespace {
@@ -20,10 +14,9 @@ std::string user_of(const Endpoint& server, const char* otherwise) {
   return server.user ? escaped(*server.user) : otherwise;
 }
 
-[[maybe_unused]] constexpr const char* grant = "GRANT SELECT, INSERT, UPDATE, DELETE ON ";
+constexpr const char* grant = "GRANT SELECT, INSERT, UPDATE, DELETE ON ";
 
-std::string postgres_rights([[maybe_unused]] const std::string& url) {
-#ifdef DLOCK_WITH_POSTGRESQL
+std::string postgres_rights(const std::string& url) {
   std::string rest = url;
   std::string schema = take_schema(rest);
   for (auto at = schema.find('"'); at != std::string::npos; at = schema.find('"', at + 2)) {
@@ -31,19 +24,12 @@ std::string postgres_rights([[maybe_unused]] const std::string& url) {
   }
   const std::string in = schema.empty() ? "public" : '"' + schema + '"';
   const std::string usage = schema.empty() ? "" : "GRANT USAGE ON SCHEMA " + in + " TO \"USER\";\n";
-  return sentence("{};\n{}{}{}.dlock TO \"USER\";\n", postgres_schema(in + ".dlock"), usage, grant,
-                  in);
-#else
-  return {};
-#endif
+  return sentence("{};\n{}{}{}.dlock TO \"USER\";\n",
+                  create_statement(postgres_dialect, in + ".dlock"), usage, grant, in);
 }
 
 std::string mysql_rights() {
-#ifdef DLOCK_WITH_MYSQL
-  return sentence("{};\n{}dlock TO 'USER'@'%';\n", mysql_schema(), grant);
-#else
-  return {};
-#endif
+  return sentence("{};\n{}dlock TO 'USER'@'%';\n", create_statement(mysql_dialect), grant);
 }
 
 /// The rights on each engine.

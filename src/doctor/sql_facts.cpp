@@ -1,16 +1,7 @@
 #include "base/duration.hpp"
 #include "base/text.hpp"
 #include "doctor/facts.hpp"
-#include "sql/statements.hpp"
-
-#ifdef DLOCK_WITH_MYSQL
-#include "sql/mysql_connection.hpp"
-#endif
-
-#ifdef DLOCK_WITH_POSTGRESQL
-#include "sql/postgres_backend.hpp"
-#include "sql/postgres_connection.hpp"
-#endif
+#include "sql/sql_backend.hpp"
 
 namespace dlock {
 namespace {
@@ -19,10 +10,16 @@ namespace {
   return {later(BootClock::now(), silence_of_a_dead_server), -1};
 }
 
-[[maybe_unused]] std::optional<WallTime> time_of(std::optional<std::string_view> us) {
-  /// The year 2255: in ns a larger time would overflow.
-  constexpr long long latest_clock = 9'000'000'000'000'000;
-  return WallTime(microseconds(parse_number(us.value_or(""), 0, latest_clock).value_or(0)));
+[[maybe_unused]] SqlResult answer_to(SqlConnection& connection, const std::string& statement) {
+  auto results = connection.query(statement, soon());
+  if (results.back().failed()) throw_unavailable(escaped(results.back().message));
+  return std::move(results.back());
+}
+
+[[maybe_unused]] std::optional<WallTime> clock_of(SqlConnection& connection,
+                                                  const SqlDialect& dialect) {
+  return WallTime(microseconds(
+      number_in(answer_to(connection, "SELECT " + std::string(dialect.clock)).first())));
 }
 
 #ifdef DLOCK_WITH_POSTGRESQL
@@ -77,31 +74,21 @@ constexpr NamedExpression asked_of_postgres[] = {
      "(SELECT setting FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout')"},
     {"statement_timeout", "(SELECT setting FROM pg_settings WHERE name = 'statement_timeout')"}};
 
-/// The only row of the only result.
-PostgresResult one_row(PostgresConnection& connection, const std::string& statement) {
-  auto results = connection.query(statement, soon());
-  if (results.empty() || (!results.back().failed() && results.back().rows() != 1))
-    throw_unavailable("no answer");
-  if (results.back().failed()) throw_unavailable(escaped(results.back().message()));
-  return std::move(results.back());
-}
-
 void examine_postgres(const SqlTarget& target, DatabaseFacts& facts) {
-  PostgresConnection connection({target.url, target.password, target.shown});
-  const auto clock = [&] {
-    return time_of(one_row(connection, "SELECT " + std::string(clock_expression(Dialect::postgres)))
-                       .value(0, 0));
-  };
+  const auto connection = postgres_connection(target.url, target.shown, target.password);
+  std::string url = target.url;
+  const std::string schema = take_schema(url);
+  const auto clock = [&] { return clock_of(*connection, postgres_dialect); };
   examine(facts, target.shown, clock, [&] {
-    std::string statement = with_tables(connection.schema()) + "SELECT 1";
+    std::string statement = with_tables(schema) + "SELECT 1";
     for (const auto& each : asked_of_postgres) statement += ", " + std::string(each.expression);
-    const PostgresResult row = one_row(connection, statement);
-    int column = 1;
+    const SqlResult row = answer_to(*connection, statement);
+    std::size_t column = 1;
     for (const auto& each : asked_of_postgres) {
-      const auto value = row.value(0, column++);
+      const auto value = row.first(column++);
       if (value) facts.settings.values.emplace(each.name, *value);
     }
-    facts.pooled = facts.settings.text("pid") != std::to_string(connection.login_pid());
+    facts.pooled = facts.settings.text("pid") != std::to_string(connection->login_id());
     facts.socket = facts.settings.text("socket") == "t";
     facts.here = facts.socket || facts.settings.text("same_host") == "t";
   });
@@ -129,31 +116,21 @@ constexpr const char* asked_of_mysql[] = {
     "information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'dlock' AND "
     "column_name = 'name'"};
 
-MysqlResult answer_to(MysqlConnection& connection, const std::string& statement) {
-  auto results = connection.query(statement, soon());
-  if (results.empty()) throw_unavailable("no answer");
-  if (results.back().failed()) throw_unavailable(escaped(results.back().message));
-  return std::move(results.back());
-}
-
 void examine_mysql(const SqlTarget& target, DatabaseFacts& facts) {
   MysqlAddress address = *target.mysql;
   if (target.password) address.password = target.password;
   facts.kind = DatabaseKind::mysql;
   facts.socket = !address.socket_path.empty() || address.host.empty();
   facts.here = facts.socket || is_this_host(address.host);
-  MysqlConnection connection(std::move(address), target.shown);
-  const auto clock = [&] {
-    return time_of(answer_to(connection, "SELECT " + std::string(clock_expression(Dialect::mysql)))
-                       .first()[0]);
-  };
+  const auto connection = mysql_connection(std::move(address), target.shown);
+  const auto clock = [&] { return clock_of(*connection, mysql_dialect); };
   examine(facts, target.shown, clock, [&] {
     for (const char* statement : asked_of_mysql) {
-      for (const auto& row : answer_to(connection, statement).rows) {
+      for (const auto& row : answer_to(*connection, statement).rows) {
         facts.settings.values[row[0].value_or("")] = row[1].value_or("");
       }
     }
-    facts.pooled = facts.settings.text("session") != std::to_string(connection.login_id());
+    facts.pooled = facts.settings.text("session") != std::to_string(connection->login_id());
   });
 }
 #endif

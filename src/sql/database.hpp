@@ -3,10 +3,8 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "base/endpoint.hpp"
-#include "base/error.hpp"
 #include "cas/cas_backend.hpp"
 
 namespace dlock {
@@ -40,16 +38,10 @@ struct MysqlAddress {
 /// The PostgreSQL database of a URL, not connected yet. `shown`: the URL for users; `password`
 /// overrides any other.
 std::unique_ptr<CasBackend> open_postgres(const std::string& url, const std::string& shown,
-                                          const std::optional<Password>& password);
+                                          const std::optional<Password>& password = {});
 
 /// The same for MySQL and MariaDB.
 std::unique_ptr<CasBackend> open_mysql(MysqlAddress address, const std::string& shown,
-                                       const std::optional<Password>& password);
-
-/// The kind of a TLS error, derived from the message of a database's client library or of OpenSSL,
-/// because they supply nothing else. The kinds are those of dlock's own TLS (net/tls.hpp). Usage: a
-/// file of this host is missing or wrong. Denied: one side does not accept the certificate or the
-/// name of the other. Any other error is unavailable: it may pass, so a waiter goes on.
-ErrorKind tls_error_kind(std::string_view said);
+                                       const std::optional<Password>& password = {});
 
 }  // namespace dlock

@@ -1,7 +1,6 @@
-#include "sql/mysql_connection.hpp"
-
 #include <errmsg.h>
 #include <fcntl.h>
+#include <mysql.h>
 #include <mysqld_error.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -12,21 +11,54 @@
 #include <cerrno>
 #include <cstring>
 #include <iterator>
-#include <string_view>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
-#include "base/error.hpp"
 #include "base/fd.hpp"
 #include "base/shared_library.hpp"
 #include "base/text.hpp"
 #include "base/thread.hpp"
-#include "base/wait.hpp"
 #include "net/resolve.hpp"
-#include "sql/database.hpp"
+#include "sql/sql_connection.hpp"
+
+// A list for two uses: the members of LibMariaDb, and their loading.
+#define DLOCK_LIBMARIADB_FUNCTIONS(EACH) \
+  EACH(mariadb_get_infov)                \
+  EACH(mysql_affected_rows)              \
+  EACH(mysql_close)                      \
+  EACH(mysql_errno)                      \
+  EACH(mysql_error)                      \
+  EACH(mysql_fetch_lengths)              \
+  EACH(mysql_fetch_row)                  \
+  EACH(mysql_free_result)                \
+  EACH(mysql_get_socket)                 \
+  EACH(mysql_init)                       \
+  EACH(mysql_next_result_cont)           \
+  EACH(mysql_next_result_start)          \
+  EACH(mysql_num_fields)                 \
+  EACH(mysql_options)                    \
+  EACH(mysql_options4)                   \
+  EACH(mysql_read_query_result_cont)     \
+  EACH(mysql_read_query_result_start)    \
+  EACH(mysql_real_connect_cont)          \
+  EACH(mysql_real_connect_start)         \
+  EACH(mysql_send_query_cont)            \
+  EACH(mysql_send_query_start)           \
+  EACH(mysql_server_init)                \
+  EACH(mysql_store_result_cont)          \
+  EACH(mysql_store_result_start)         \
+  EACH(mysql_thread_id)
 
 namespace dlock {
 namespace {
+
+/// The functions of libmariadb that dlock uses, by their own names.
+struct LibMariaDb {
+#define DLOCK_LIBMARIADB_MEMBER(name) decltype(&::name) name;
+  DLOCK_LIBMARIADB_FUNCTIONS(DLOCK_LIBMARIADB_MEMBER)
+#undef DLOCK_LIBMARIADB_MEMBER
+};
 
 LibMariaDb load_libmariadb() {
   const SharedLibrary library(
@@ -43,6 +75,18 @@ LibMariaDb load_libmariadb() {
   sigaction(SIGPIPE, &before, nullptr);
   return loaded;
 }
+
+/// Loads the library at the first call, so that a run on another engine does not pay for it. Throws
+/// Error{host_refused} if it is not installed.
+const LibMariaDb& libmariadb() {
+  static const LibMariaDb functions = load_libmariadb();
+  return functions;
+}
+
+/// Frees the results of libmariadb.
+struct LibMariaDbFree {
+  void operator()(MYSQL_RES* result) const { libmariadb().mysql_free_result(result); }
+};
 
 /// Shuts a socket down at the deadline or when the call is cancelled: during a TLS handshake the
 /// library itself waits for the server, without a limit.
@@ -76,20 +120,6 @@ std::string session_settings() {
          ", lock_wait_timeout = 5, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'; ";
 }
 
-short poll_events(int status) {
-  short events = 0;
-  if ((status & MYSQL_WAIT_READ) != 0) events |= POLLIN;
-  if ((status & MYSQL_WAIT_WRITE) != 0) events |= POLLOUT;
-  return events;
-}
-
-int library_events(short came) {
-  int status = 0;
-  if ((came & (POLLIN | POLLERR | POLLHUP)) != 0) status |= MYSQL_WAIT_READ;
-  if ((came & (POLLOUT | POLLERR | POLLHUP)) != 0) status |= MYSQL_WAIT_WRITE;
-  return status;
-}
-
 /// Whether an error number comes from libmariadb and not from the server.
 bool is_of_library(unsigned error) {
   constexpr unsigned of_mariadb = 5000;
@@ -111,34 +141,6 @@ bool is_full(unsigned error) {
          error == ER_USER_LIMIT_REACHED;
 }
 
-/// Whether an error text about TLS concerns the connection, or a server problem: both are
-/// temporary.
-bool is_of_connection(const std::string& message) {
-  constexpr std::string_view of_connection[] = {"eof",
-                                                "onnection",
-                                                "eset",
-                                                "roken pipe",
-                                                "imed out",
-                                                "record",
-                                                "wrong version",
-                                                "internal error",
-                                                "handshake failure",
-                                                "protocol version",
-                                                "unsupported protocol",
-                                                "does not support"};
-  return std::any_of(
-      std::begin(of_connection), std::end(of_connection),
-      [&](std::string_view what) { return message.find(what) != std::string::npos; });
-}
-
-/// OpenSSL has a hundred texts for a certificate that is not accepted, so all other texts count as
-/// that.
-ErrorKind kind_of_tls(const std::string& message) {
-  const ErrorKind kind = tls_error_kind(message);
-  const bool may_pass = kind == ErrorKind::unavailable && is_of_connection(message);
-  return kind == ErrorKind::usage || may_pass ? kind : ErrorKind::denied;
-}
-
 /// The library does not name a file that it cannot read, and its "No such file or directory" may
 /// remain from an earlier call, so this checks the files themselves.
 std::optional<std::string> unreadable_file(const MysqlAddress& address) {
@@ -152,299 +154,255 @@ std::optional<std::string> unreadable_file(const MysqlAddress& address) {
   return std::nullopt;
 }
 
-}  // namespace
-
-const LibMariaDb& libmariadb() {
-  static const LibMariaDb functions = load_libmariadb();
-  return functions;
-}
-
-Error connect_error(unsigned error, const std::string& message, const MysqlAddress& address,
-                    const std::string& shown) {
-  const std::string said = shown + ": " + escaped(message);
-  if (error != CR_SSL_CONNECTION_ERROR) {
-    if (refuses_login(error)) return {ErrorKind::denied, said, Cause::password_wrong};
-    return {ErrorKind::unavailable, said, is_full(error) ? Cause::too_many_clients : Cause::none};
-  }
-  if (const auto fault = unreadable_file(address)) {
-    return {ErrorKind::usage, shown + ": " + *fault};
-  }
-  const ErrorKind kind = kind_of_tls(message);
-  return {kind, said, kind == ErrorKind::denied ? Cause::certificate : Cause::none};
-}
-
-void MysqlConnection::close() {
-  if (mysql_ == nullptr) return;
-  const PipeSignalHeld held;
-  libmariadb().mysql_close(mysql_);
-  mysql_ = nullptr;
-}
-
-/// Closes in the middle of a call: the library's goodbye must not wait for a silent server.
-void MysqlConnection::abandon() {
-  const int fd = answered_fd();
-  if (fd >= 0) shutdown(fd, SHUT_RDWR);
-  close();
-}
-
-void MysqlConnection::broke() {
-  const std::string message = libmariadb().mysql_error(mysql_);
-  abandon();
-  throw_unavailable(shown_ + ": the connection broke: " + escaped(message));
-}
-
-void MysqlConnection::give_up(const CallOptions& call_options) {
-  abandon();
-  if (readable(call_options.cancel_fd)) throw_interrupted();
-  throw_unavailable(shown_ + ": no answer in time");
-}
-
-int MysqlConnection::wait(int status, const CallOptions& call_options) {
-  pollfd fds[] = {{call_options.cancel_fd, POLLIN, 0}, {answered_fd(), poll_events(status), 0}};
-  Deadline until = call_options.deadline;
-  if ((status & MYSQL_WAIT_TIMEOUT) != 0) {
-    const milliseconds of_library(libmariadb().mysql_get_timeout_value_ms(mysql_));
-    until = std::min(until, later(BootClock::now(), of_library));
-  }
-  poll_until(fds, until);
-  const bool by_library = fds[1].revents != 0 || until < call_options.deadline;
-  // A server that sends without end gets no more time than a silent one.
-  const bool in_time = by_library && BootClock::now() < call_options.deadline;
-  if (fds[0].revents != 0 || !in_time) give_up(call_options);
-  return fds[1].revents == 0 ? MYSQL_WAIT_TIMEOUT : library_events(fds[1].revents);
-}
-
-void MysqlConnection::carry_out(const Begin& begin, const Continue& go_on,
-                                const CallOptions& call_options) {
-  int status = 0;
-  {
-    const PipeSignalHeld held;
-    status = begin();
-  }
-  while (status != 0) {
-    const int events = wait(status, call_options);
-    const PipeSignalHeld held;
-    status = go_on(events);
-  }
-}
-
-void MysqlConnection::set_options() {
-  const auto set = [this](mysql_option option, const void* value) {
-    libmariadb().mysql_options(mysql_, option, value);
-  };
-  const auto set_file = [&](mysql_option option, const std::string& path) {
-    if (!path.empty()) set(option, path.c_str());
-  };
-  constexpr my_bool yes = 1;
-  constexpr my_bool no = 0;
-  constexpr unsigned off = 0;
-  // A packet contains at most one row with one record; the library would accept a gigabyte.
-  constexpr unsigned long largest_packet = 4UL << 20;
-  set(MYSQL_OPT_NONBLOCK, nullptr);
-  set(MYSQL_OPT_MAX_ALLOWED_PACKET, &largest_packet);
-  // A server must not request files of this host.
-  set(MYSQL_OPT_LOCAL_INFILE, &off);
-  set(MYSQL_SET_CHARSET_NAME, "utf8mb4");
-  set(MYSQL_READ_DEFAULT_GROUP, "client");
-  libmariadb().mysql_options4(mysql_, MYSQL_OPT_CONNECT_ATTR_ADD, "program_name", "dlock");
-  set_file(MYSQL_OPT_SSL_CA, address_.ca);
-  set_file(MYSQL_OPT_SSL_CERT, address_.certificate);
-  set_file(MYSQL_OPT_SSL_KEY, address_.key);
-  const bool encrypted = address_.tls == MysqlAddress::Tls::encrypted;
-  const bool verified = address_.tls == MysqlAddress::Tls::verified;
-  if (address_.tls != MysqlAddress::Tls::library) {
-    set(MYSQL_OPT_SSL_ENFORCE, encrypted || verified ? &yes : &no);
-    set(MYSQL_OPT_SSL_VERIFY_SERVER_CERT, verified ? &yes : &no);
-  }
-}
-
-std::vector<std::string> MysqlConnection::hosts(const CallOptions& call_options) const {
-  // `localhost` without a port means the socket, as always with this library.
-  const bool by_socket = address_.host.empty() || (address_.host == "localhost" && !address_.port);
-  if (by_socket) return {address_.host};
-  std::vector<std::string> found;
-  try {
-    found = resolve_in_digits(address_.host, call_options);
-  } catch (const Error& error) {
-    if (error.kind() == ErrorKind::interrupted) throw;
-    throw error.reworded(shown_ + ": " + error.what());
-  }
-  // The library needs the name to compare it with the certificate, and looks it up once more.
-  if (address_.tls == MysqlAddress::Tls::verified) return {address_.host};
-  return found;
-}
-
 /// Refuses a Unix socket on which no server listens. libmariadb would close its descriptor twice,
 /// and the second close would hit a file that another thread has opened meanwhile. Connecting a
 /// socket of another type shows whether there is a server, without the server noticing.
-void MysqlConnection::refuse_dead_socket() const {
+void refuse_dead_socket(const std::string& path, const std::string& shown) {
   sockaddr_un address{};
-  const std::string& path = address_.socket_path;
   if (path.empty() || path.size() >= sizeof address.sun_path) return;
   address.sun_family = AF_UNIX;
   std::copy(path.begin(), path.end(), address.sun_path);
   const Fd probe(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!probe) throw_errno("socket");
-  const bool of_this_kind =
-      ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
-  if (!of_this_kind && errno == EPROTOTYPE) return;
-  throw_unavailable(shown_ + ": cannot connect to the socket " + escaped(path) + ": " +
-                    std::strerror(of_this_kind ? EPROTOTYPE : errno));
+  const auto* at = reinterpret_cast<const sockaddr*>(&address);
+  if (connect(probe.get(), at, sizeof address) == 0 || errno == EPROTOTYPE) return;
+  throw_unavailable(shown + ": cannot connect to the socket " + escaped(path) + ": " +
+                    std::strerror(errno));
 }
 
-void MysqlConnection::log_in(const std::string& host, const CallOptions& call_options) {
-  refuse_dead_socket();
-  mysql_ = libmariadb().mysql_init(nullptr);
-  if (mysql_ == nullptr) throw Error(ErrorKind::host_refused, "out of memory");
-  set_options();
-  const auto text = [](const std::string& value) {
-    return value.empty() ? nullptr : value.c_str();
-  };
-  // A flag, unlike an option, cannot be cleared by an option file.
-  const bool verified = address_.tls == MysqlAddress::Tls::verified;
-  const unsigned long flags =
-      CLIENT_MULTI_STATEMENTS | (verified ? CLIENT_SSL_VERIFY_SERVER_CERT : 0UL);
-  const std::string password = address_.password ? address_.password->text(call_options) : "";
-  MYSQL* connected = nullptr;
-  carry_out(
-      [&] {
-        return libmariadb().mysql_real_connect_start(
-            &connected, mysql_, text(host), address_.user ? address_.user->c_str() : nullptr,
-            address_.password ? password.c_str() : nullptr, address_.database.c_str(),
-            static_cast<unsigned>(address_.port), text(address_.socket_path), flags);
-      },
-      [&](int events) {
-        const HandshakeLimit limit(answered_fd(), call_options);
-        return libmariadb().mysql_real_connect_cont(&connected, mysql_, events);
-      },
-      call_options);
-  if (connected != nullptr) return;
-  const bool in_time = BootClock::now() < call_options.deadline;
-  if (!in_time || readable(call_options.cancel_fd)) give_up(call_options);
-  throw connect_error(libmariadb().mysql_errno(mysql_), libmariadb().mysql_error(mysql_), address_,
-                      shown_)
-      .after_good_files(count_ > 0);
+SqlError meaning_of(unsigned error) {
+  switch (error) {
+    case ER_DUP_ENTRY:
+    case ER_LOCK_DEADLOCK:
+    case ER_CHECKREAD:
+      return SqlError::overtaken;
+    case ER_LOCK_WAIT_TIMEOUT:
+      return SqlError::row_locked;
+    case ER_NO_SUCH_TABLE:
+      return SqlError::no_table;
+    case ER_BAD_FIELD_ERROR:
+    case ER_NO_DEFAULT_FOR_FIELD:
+    case ER_TRUNCATED_WRONG_VALUE_FOR_FIELD:
+      return SqlError::other_table;
+    case ER_TABLEACCESS_DENIED_ERROR:
+    case ER_COLUMNACCESS_DENIED_ERROR:
+    case ER_DBACCESS_DENIED_ERROR:
+      return SqlError::denied;
+    case ER_OPTION_PREVENTS_STATEMENT:
+    case ER_READ_ONLY_MODE:
+    case ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION:
+      return SqlError::read_only;
+    default:
+      return SqlError::other;
+  }
 }
 
-void MysqlConnection::connect(const CallOptions& call_options) {
-  // Data on an idle connection means that the server closes it.
-  if (is_open() && at_rest_ && !readable(answered_fd())) return;
-  close();
-  at_rest_ = false;
-  const auto all = hosts(call_options);
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const std::size_t left = all.size() - i;
-    try {
-      log_in(all[i], share_of(call_options, left));
-      break;
-    } catch (const Error& error) {
-      if (mysql_ != nullptr) abandon();
-      // Another address of the host may be reachable.
-      if (error.kind() != ErrorKind::unavailable || left == 1) throw;
+class MysqlConnection final : public SqlConnection {
+ public:
+  MysqlConnection(MysqlAddress address, const std::string& shown)
+      : SqlConnection(shown), address_(std::move(address)) {}
+  ~MysqlConnection() override { MysqlConnection::close(); }
+
+  void send(const std::string& statements, const CallOptions& call_options) override {
+    const std::string text = is_set_up_ ? statements : session_settings() + statements;
+    const auto& lib = libmariadb();
+    const int failed = call(call_options, lib.mysql_send_query_start, lib.mysql_send_query_cont,
+                            text.c_str(), text.size());
+    if (failed != 0) broke(lib.mysql_error(mysql_));
+  }
+
+  std::vector<SqlResult> receive(const CallOptions& call_options) override {
+    const auto& lib = libmariadb();
+    const auto refused =
+        call(call_options, lib.mysql_read_query_result_start, lib.mysql_read_query_result_cont);
+    std::vector<SqlResult> results;
+    results.push_back(take_result(refused != 0, call_options));
+    while (!results.back().failed()) {
+      const int next = call(call_options, lib.mysql_next_result_start, lib.mysql_next_result_cont);
+      if (next < 0) break;
+      results.push_back(take_result(next > 0, call_options));
+    }
+    if (is_set_up_ || results.size() == 1) return results;
+    is_set_up_ = true;
+    results.erase(results.begin());
+    return results;
+  }
+
+  int fd() const override { return static_cast<int>(libmariadb().mysql_get_socket(mysql_)); }
+  bool is_open() const override { return mysql_ != nullptr; }
+
+  void close() override {
+    if (mysql_ == nullptr) return;
+    const PipeSignalHeld held;
+    libmariadb().mysql_close(std::exchange(mysql_, nullptr));
+    is_logged_in_ = false;
+  }
+
+ private:
+  std::vector<Host> hosts(const CallOptions& call_options) override {
+    // `localhost` without a port means the socket, as always with this library.
+    const bool by_socket =
+        address_.host.empty() || (address_.host == "localhost" && !address_.port);
+    if (by_socket) return {{address_.host}};
+    std::vector<Host> found;
+    for (std::string& address : resolve_in_digits(address_.host, call_options)) {
+      found.push_back({address_.host, std::move(address)});
+    }
+    // The library needs the name to compare it with the certificate, and looks it up once more.
+    if (address_.tls == MysqlAddress::Tls::verified) return {{address_.host}};
+    return found;
+  }
+
+  std::int64_t log_in(const Host& host, const CallOptions& call_options) override {
+    refuse_dead_socket(address_.socket_path, name());
+    const auto& lib = libmariadb();
+    mysql_ = lib.mysql_init(nullptr);
+    if (mysql_ == nullptr) throw Error(ErrorKind::host_refused, "out of memory");
+    set_options();
+    const auto text = [](const std::string& value) {
+      return value.empty() ? nullptr : value.c_str();
+    };
+    // A flag, unlike an option, cannot be cleared by an option file.
+    const bool verified = address_.tls == MysqlAddress::Tls::verified;
+    const unsigned long flags =
+        CLIENT_MULTI_STATEMENTS | (verified ? CLIENT_SSL_VERIFY_SERVER_CERT : 0UL);
+    const std::string password = address_.password ? address_.password->text(call_options) : "";
+    const MYSQL* const connected =
+        call(call_options, lib.mysql_real_connect_start, lib.mysql_real_connect_cont,
+             text(host.address.empty() ? host.name : host.address),
+             address_.user ? address_.user->c_str() : nullptr,
+             address_.password ? password.c_str() : nullptr, address_.database.c_str(),
+             static_cast<unsigned>(address_.port), text(address_.socket_path), flags);
+    if (connected == nullptr) refuse_login(call_options);
+    refuse_plain_text();
+    fcntl(fd(), F_SETFD, FD_CLOEXEC);
+    // In blocking mode a read under TLS would block until data comes.
+    fcntl(fd(), F_SETFL, O_NONBLOCK);
+    // An option file may have enabled it: a new session would then silently replace this one.
+    constexpr my_bool no = 0;
+    lib.mysql_options(mysql_, MYSQL_OPT_RECONNECT, &no);
+    is_logged_in_ = true;
+    is_set_up_ = false;
+    return static_cast<std::int64_t>(lib.mysql_thread_id(mysql_));
+  }
+
+  /// Data on an idle connection means that the server closes it.
+  bool is_stale() override { return readable(fd()); }
+
+  /// The library's goodbye must not wait for a silent server.
+  void abandon() override {
+    if (mysql_ != nullptr && fd() >= 0) shutdown(fd(), SHUT_RDWR);
+    close();
+  }
+
+  /// Carries out a call of the library, which begins with `start` and continues after each event.
+  template <typename Answer, typename... Arguments>
+  Answer call(const CallOptions& call_options, int (*start)(Answer*, MYSQL*, Arguments...),
+              int (*go_on)(Answer*, MYSQL*, int), std::type_identity_t<Arguments>... arguments) {
+    const PipeSignalHeld held;
+    Answer answer{};
+    int status = start(&answer, mysql_, arguments...);
+    while (status != 0) {
+      const int wanted = ((status & MYSQL_WAIT_READ) != 0 ? POLLIN : 0) |
+                         ((status & MYSQL_WAIT_WRITE) != 0 ? POLLOUT : 0);
+      const short came = await(static_cast<short>(wanted), call_options);
+      std::optional<HandshakeLimit> limit;
+      if (!is_logged_in_) limit.emplace(fd(), call_options);
+      // An error counts as both.
+      status = go_on(&answer, mysql_,
+                     ((came & ~POLLOUT) != 0 ? MYSQL_WAIT_READ : 0) |
+                         ((came & ~POLLIN) != 0 ? MYSQL_WAIT_WRITE : 0));
+    }
+    return answer;
+  }
+
+  void set_options() {
+    const auto set = [this](mysql_option option, const void* value) {
+      libmariadb().mysql_options(mysql_, option, value);
+    };
+    const auto set_file = [&](mysql_option option, const std::string& path) {
+      if (!path.empty()) set(option, path.c_str());
+    };
+    constexpr my_bool yes = 1;
+    constexpr my_bool no = 0;
+    constexpr unsigned off = 0;
+    // A packet contains at most one row with one record; the library would accept a gigabyte.
+    constexpr unsigned long largest_packet = 4UL << 20;
+    set(MYSQL_OPT_NONBLOCK, nullptr);
+    set(MYSQL_OPT_MAX_ALLOWED_PACKET, &largest_packet);
+    // A server must not request files of this host.
+    set(MYSQL_OPT_LOCAL_INFILE, &off);
+    set(MYSQL_SET_CHARSET_NAME, "utf8mb4");
+    set(MYSQL_READ_DEFAULT_GROUP, "client");
+    libmariadb().mysql_options4(mysql_, MYSQL_OPT_CONNECT_ATTR_ADD, "program_name", "dlock");
+    set_file(MYSQL_OPT_SSL_CA, address_.ca);
+    set_file(MYSQL_OPT_SSL_CERT, address_.certificate);
+    set_file(MYSQL_OPT_SSL_KEY, address_.key);
+    const bool encrypted = address_.tls == MysqlAddress::Tls::encrypted;
+    const bool verified = address_.tls == MysqlAddress::Tls::verified;
+    if (address_.tls != MysqlAddress::Tls::library) {
+      set(MYSQL_OPT_SSL_ENFORCE, encrypted || verified ? &yes : &no);
+      set(MYSQL_OPT_SSL_VERIFY_SERVER_CERT, verified ? &yes : &no);
     }
   }
-  refuse_plain_text();
-  const int fd = answered_fd();
-  fcntl(fd, F_SETFD, FD_CLOEXEC);
-  // In blocking mode a read under TLS would block until data comes.
-  fcntl(fd, F_SETFL, O_NONBLOCK);
-  // An option file may have enabled it: a new session would then silently replace this one.
-  constexpr my_bool no = 0;
-  libmariadb().mysql_options(mysql_, MYSQL_OPT_RECONNECT, &no);
-  login_id_ = libmariadb().mysql_thread_id(mysql_);
-  is_set_up_ = false;
-  ++count_;
-  at_rest_ = true;
-}
 
-void MysqlConnection::refuse_plain_text() {
-  const char* cipher = nullptr;
-  libmariadb().mariadb_get_infov(mysql_, MARIADB_CONNECTION_SSL_CIPHER, &cipher);
-  const bool wanted =
-      address_.tls == MysqlAddress::Tls::encrypted || address_.tls == MysqlAddress::Tls::verified;
-  if (!wanted || cipher != nullptr) return;
-  close();
-  throw_unavailable(shown_ + ": the server speaks no TLS");
-}
-
-MysqlResult MysqlConnection::take_result(bool failed, const CallOptions& call_options) {
-  MysqlResult result;
-  if (failed) {
-    result.error = libmariadb().mysql_errno(mysql_);
-    result.message = libmariadb().mysql_error(mysql_);
-    if (is_of_library(result.error)) broke();
-    return result;
-  }
-  MYSQL_RES* raw = nullptr;
-  carry_out([&] { return libmariadb().mysql_store_result_start(&raw, mysql_); },
-            [&](int events) { return libmariadb().mysql_store_result_cont(&raw, mysql_, events); },
-            call_options);
-  const MysqlResultPtr stored(raw);
-  if (stored == nullptr) {
-    if (libmariadb().mysql_errno(mysql_) != 0) return take_result(true, call_options);
-    result.affected = static_cast<std::int64_t>(libmariadb().mysql_affected_rows(mysql_));
-    return result;
-  }
-  const unsigned columns = libmariadb().mysql_num_fields(stored.get());
-  while (const MYSQL_ROW row = libmariadb().mysql_fetch_row(stored.get())) {
-    const unsigned long* lengths = libmariadb().mysql_fetch_lengths(stored.get());
-    auto& values = result.rows.emplace_back().columns;
-    values.resize(columns);
-    for (unsigned i = 0; i < columns; ++i) {
-      if (row[i] != nullptr) values[i].emplace(row[i], lengths[i]);
+  [[noreturn]] void refuse_login(const CallOptions& call_options) {
+    const bool in_time = BootClock::now() < call_options.deadline;
+    if (!in_time || readable(call_options.cancel_fd)) give_up(call_options);
+    const unsigned error = libmariadb().mysql_errno(mysql_);
+    const std::string message = libmariadb().mysql_error(mysql_);
+    const std::string said = name() + ": " + escaped(message);
+    if (error == CR_SSL_CONNECTION_ERROR) {
+      if (const auto fault = unreadable_file(address_)) throw_usage(name() + ": " + *fault);
+      throw Error(tls_error(message, said));
     }
+    if (refuses_login(error)) throw Error(ErrorKind::denied, said, Cause::password_wrong);
+    throw_unavailable(said, is_full(error) ? Cause::too_many_clients : Cause::none);
   }
-  return result;
-}
 
-std::vector<MysqlResult> MysqlConnection::query(const std::string& statements,
-                                                const CallOptions& call_options) {
-  connect(call_options);
-  if (is_set_up_) {
-    send_here(statements, call_options);
-    return receive(call_options);
+  void refuse_plain_text() const {
+    const char* cipher = nullptr;
+    libmariadb().mariadb_get_infov(mysql_, MARIADB_CONNECTION_SSL_CIPHER, &cipher);
+    const bool wanted =
+        address_.tls == MysqlAddress::Tls::encrypted || address_.tls == MysqlAddress::Tls::verified;
+    if (wanted && cipher == nullptr) throw_unavailable(name() + ": the server speaks no TLS");
   }
-  send_here(session_settings() + statements, call_options);
-  auto results = receive(call_options);
-  is_set_up_ = results.size() > 1;
-  if (is_set_up_) results.erase(results.begin());
-  return results;
-}
 
-void MysqlConnection::send(const std::string& statement, const CallOptions& call_options) {
-  connect(call_options);
-  send_here(statement, call_options);
-}
-
-void MysqlConnection::send_here(const std::string& text, const CallOptions& call_options) {
-  at_rest_ = false;
-  const auto& lib = libmariadb();
-  int failed = 0;
-  carry_out([&] { return lib.mysql_send_query_start(&failed, mysql_, text.c_str(), text.size()); },
-            [&](int events) { return lib.mysql_send_query_cont(&failed, mysql_, events); },
-            call_options);
-  if (failed != 0) broke();
-  if (call_options.sent != nullptr) call_options.sent->raise();
-}
-
-std::vector<MysqlResult> MysqlConnection::receive(const CallOptions& call_options) {
-  const auto& lib = libmariadb();
-  my_bool refused = 0;
-  carry_out([&] { return lib.mysql_read_query_result_start(&refused, mysql_); },
-            [&](int events) { return lib.mysql_read_query_result_cont(&refused, mysql_, events); },
-            call_options);
-  std::vector<MysqlResult> results;
-  results.push_back(take_result(refused != 0, call_options));
-  while (!results.back().failed()) {
-    int next = 0;
-    carry_out([&] { return lib.mysql_next_result_start(&next, mysql_); },
-              [&](int events) { return lib.mysql_next_result_cont(&next, mysql_, events); },
-              call_options);
-    if (next < 0) break;
-    results.push_back(take_result(next > 0, call_options));
+  SqlResult take_result(bool failed, const CallOptions& call_options) {
+    const auto& lib = libmariadb();
+    SqlResult result;
+    std::unique_ptr<MYSQL_RES, LibMariaDbFree> stored;
+    if (!failed) {
+      stored.reset(call(call_options, lib.mysql_store_result_start, lib.mysql_store_result_cont));
+    }
+    const unsigned error = lib.mysql_errno(mysql_);
+    if (stored == nullptr && error != 0) {
+      if (is_of_library(error)) broke(lib.mysql_error(mysql_));
+      return {meaning_of(error), lib.mysql_error(mysql_)};
+    }
+    result.affected = static_cast<std::int64_t>(lib.mysql_affected_rows(mysql_));
+    if (stored == nullptr) return result;
+    const unsigned columns = lib.mysql_num_fields(stored.get());
+    while (const MYSQL_ROW row = lib.mysql_fetch_row(stored.get())) {
+      const unsigned long* lengths = lib.mysql_fetch_lengths(stored.get());
+      auto& values = result.rows.emplace_back(columns);
+      for (unsigned i = 0; i < columns; ++i) {
+        if (row[i] != nullptr) values[i].emplace(row[i], lengths[i]);
+      }
+    }
+    return result;
   }
-  at_rest_ = true;
-  return results;
+
+  MysqlAddress address_;
+  MYSQL* mysql_ = nullptr;
+  bool is_logged_in_ = false;
+  bool is_set_up_ = false;  ///< session_settings() were sent
+};
+
+}  // namespace
+
+std::unique_ptr<SqlConnection> mysql_connection(MysqlAddress address, const std::string& shown) {
+  return std::make_unique<MysqlConnection>(std::move(address), shown);
 }
 
 }  // namespace dlock

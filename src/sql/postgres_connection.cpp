@@ -1,21 +1,58 @@
-#include "sql/postgres_connection.hpp"
+#include <libpq-fe.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <optional>
-#include <string_view>
 #include <utility>
 
-#include "base/error.hpp"
 #include "base/shared_library.hpp"
 #include "base/text.hpp"
-#include "base/wait.hpp"
 #include "net/resolve.hpp"
-#include "sql/database.hpp"
+#include "sql/sql_connection.hpp"
+
+// A list for two uses: the members of LibPq, and their loading.
+#define DLOCK_LIBPQ_FUNCTIONS(EACH) \
+  EACH(PQbackendPID)                \
+  EACH(PQclear)                     \
+  EACH(PQconndefaults)              \
+  EACH(PQconnectPoll)               \
+  EACH(PQconnectStartParams)        \
+  EACH(PQconninfoFree)              \
+  EACH(PQconninfoParse)             \
+  EACH(PQconnectionNeedsPassword)   \
+  EACH(PQconsumeInput)              \
+  EACH(PQerrorMessage)              \
+  EACH(PQfinish)                    \
+  EACH(PQflush)                     \
+  EACH(PQfreemem)                   \
+  EACH(PQftype)                     \
+  EACH(PQgetResult)                 \
+  EACH(PQgetisnull)                 \
+  EACH(PQgetlength)                 \
+  EACH(PQgetvalue)                  \
+  EACH(PQisBusy)                    \
+  EACH(PQnotifies)                  \
+  EACH(PQnfields)                   \
+  EACH(PQntuples)                   \
+  EACH(PQresultErrorField)          \
+  EACH(PQresultStatus)              \
+  EACH(PQsendQuery)                 \
+  EACH(PQsetErrorVerbosity)         \
+  EACH(PQsetNoticeReceiver)         \
+  EACH(PQsetnonblocking)            \
+  EACH(PQsocket)                    \
+  EACH(PQstatus)                    \
+  EACH(PQunescapeBytea)
 
 namespace dlock {
 namespace {
+
+/// The functions of libpq that dlock uses, by their own names.
+struct LibPq {
+#define DLOCK_LIBPQ_MEMBER(name) decltype(&::name) name;
+  DLOCK_LIBPQ_FUNCTIONS(DLOCK_LIBPQ_MEMBER)
+#undef DLOCK_LIBPQ_MEMBER
+};
 
 LibPq load_libpq() {
   const SharedLibrary library("libpq.so.5",
@@ -26,6 +63,24 @@ LibPq load_libpq() {
 #undef DLOCK_LIBPQ_LOAD
   return loaded;
 }
+
+/// Loads the library at the first call: it loads 25 others, and a run on another engine must not
+/// pay for that. Throws Error{host_refused} if it is not installed.
+const LibPq& libpq() {
+  static const LibPq functions = load_libpq();
+  return functions;
+}
+
+/// Frees the objects of libpq.
+struct LibPqFree {
+  void operator()(PGconn* connection) const { libpq().PQfinish(connection); }
+  void operator()(PGresult* result) const { libpq().PQclear(result); }
+  void operator()(PQconninfoOption* options) const { libpq().PQconninfoFree(options); }
+  void operator()(void* memory) const { libpq().PQfreemem(memory); }
+};
+
+template <typename T>
+using LibPqPtr = std::unique_ptr<T, LibPqFree>;
 
 std::string parameter(const PQconninfoOption* options, const char* name) {
   for (; options != nullptr && options->keyword != nullptr; ++options) {
@@ -59,86 +114,23 @@ std::string without_secrets(std::string_view said, const std::string& url) {
   return escaped(said.substr(0, said.find(": \""))) + "; an & in a password is %26";
 }
 
-/// Looks up the hosts in a URL of PostgreSQL, or else in libpq's environment, because libpq would
-/// wait for the resolver without a limit. Returns all addresses in the order of the hosts, without
-/// hosts that could not be looked up. Returns nothing if no host is given or libpq would look none
-/// up. Throws Error{unavailable} if none is found, and Error{usage} if libpq refuses the URL.
-std::vector<PostgresHost> look_up_hosts(const std::string& url, const CallOptions& call_options) {
-  char* said = nullptr;
-  const LibPqPtr<PQconninfoOption> options(libpq().PQconninfoParse(url.c_str(), &said));
-  const LibPqPtr<char> message(said);
-  if (options == nullptr) throw_usage(without_secrets(said == nullptr ? "" : said, url));
-  // The environment, and a service named there, supply what the URL leaves out. A service named in
-  // the URL overrides them, and libpq does not report what that contains.
-  const bool has_service = !parameter(options.get(), "service").empty();
-  const LibPqPtr<PQconninfoOption> defaults(has_service ? nullptr : libpq().PQconndefaults());
-  const auto value = [&](const char* name) {
-    const std::string given = parameter(options.get(), name);
-    return given.empty() ? parameter(defaults.get(), name) : given;
-  };
-  const auto hosts = entries(value("host"));
-  auto ports = entries(value("port"));
-  // An empty entry of a list means libpq's default port; passed by itself it would leave the URL's
-  // list in effect.
-  if (ports.size() > 1)
-    std::replace(ports.begin(), ports.end(), std::string(), std::string("5432"));
-  if (ports.size() == 1) ports.resize(hosts.size(), ports.front());
-  const bool has_addresses = !value("hostaddr").empty() || std::getenv("PGHOSTADDR") != nullptr;
-  const bool all_sockets = std::all_of(hosts.begin(), hosts.end(), is_socket);
-  const bool some_empty = std::find(hosts.begin(), hosts.end(), "") != hosts.end();
-  if (has_addresses || all_sockets || some_empty || ports.size() != hosts.size()) return {};
-  std::vector<PostgresHost> found;
-  std::optional<Error> trouble;
-  for (std::size_t i = 0; i < hosts.size(); ++i) {
-    if (is_socket(hosts[i])) {
-      found.push_back({hosts[i], "", ports[i]});
-      continue;
-    }
-    try {
-      for (const std::string& address :
-           resolve_in_digits(hosts[i], share_of(call_options, hosts.size() - i))) {
-        found.push_back({hosts[i], address, ports[i]});
-      }
-    } catch (const Error& error) {
-      if (error.kind() == ErrorKind::interrupted) throw;
-      trouble = error;
-    }
-  }
-  if (found.empty() && trouble) throw Error(*trouble);
-  return found;
-}
-
-/// The message of libpq for a failed connection, in one line, and its SQLSTATE, if any.
-struct ConnectError {
+/// Takes the SQLSTATE, if there is one, from a message such as
+/// "connection to server ... failed: FATAL:  28P01: password ...\nLOCATION:  ...", and returns the
+/// rest in one line.
+std::string in_one_line(std::string_view said, std::string* sqlstate = nullptr) {
+  constexpr std::size_t blanks = 3, state = 5, colon = 2;
   std::string text;
-  std::string sqlstate;
-};
-
-bool is_sqlstate(std::string_view word) {
-  return word.size() == 5 && std::all_of(word.begin(), word.end(), [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z');
-         });
-}
-
-/// Takes the text and the SQLSTATE from a message such as
-/// "connection to server ... failed: FATAL:  28P01: password ...\nLOCATION:  ...".
-ConnectError read_connect_error(std::string_view said) {
-  ConnectError error;
   while (!said.empty()) {
-    const auto line = take_until(said, '\n');
+    std::string line(take_until(said, '\n'));
     if (line.empty() || line.starts_with("LOCATION:")) continue;
-    std::string shown(line);
-    for (std::size_t at = line.find(":  "); at != std::string_view::npos;
-         at = line.find(":  ", at + 1)) {
-      const auto word = line.substr(at + 3, 5);
-      if (!is_sqlstate(word) || line.substr(at + 8, 2) != ": ") continue;
-      error.sqlstate = word;
-      shown = std::string(line.substr(0, at + 2)) + std::string(line.substr(at + 10));
-      break;
+    const auto at = line.find(":  ") + blanks;
+    if (at >= blanks && line.compare(std::min(at + state, line.size()), colon, ": ") == 0) {
+      if (sqlstate != nullptr) *sqlstate = line.substr(at, state);
+      line.erase(at - 1, state + colon);
     }
-    error.text += (error.text.empty() ? "" : "; ") + shown;
+    text += (text.empty() ? "" : "; ") + line;
   }
-  return error;
+  return text;
 }
 
 /// If libpq tried with TLS and without, its message has both tries, and this returns the last.
@@ -147,219 +139,232 @@ std::string_view last_try(std::string_view said) {
   return at == std::string_view::npos ? said : said.substr(at);
 }
 
-void ignore_notice(void*, const PGresult*) {}
+/// The meanings of error codes; see Appendix A of PostgreSQL's manual.
+SqlError meaning_of(std::string_view state) {
+  constexpr std::pair<std::string_view, SqlError> meanings[] = {
+      {"40001", SqlError::overtaken},
+      {"40P01", SqlError::overtaken},
+      // Another client has created the table at the same time. The loser gets one of three errors:
+      // about the catalogue's index, the table, or the type that each table has.
+      {"23505", SqlError::overtaken},
+      {"42P07", SqlError::overtaken},
+      {"42710", SqlError::overtaken},
+      {"55P03", SqlError::row_locked},
+      {"42P01", SqlError::no_table},
+      {"42501", SqlError::denied},
+      {"3F000", SqlError::denied},
+      {"42703", SqlError::other_table},
+      {"42804", SqlError::other_table},
+      {"42883", SqlError::other_table},
+      {"42809", SqlError::other_table},
+      {"42P10", SqlError::other_table},
+      {"23502", SqlError::other_table},
+      {"25006", SqlError::read_only}};
+  for (const auto& [code, meaning] : meanings) {
+    if (code == state) return meaning;
+  }
+  return state.starts_with("28") ? SqlError::denied : SqlError::other;
+}
+
+SqlResult result_from(const PGresult* from) {
+  const auto& lib = libpq();
+  const auto status = lib.PQresultStatus(from);
+  if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK) {
+    const auto field = [&](int code) {
+      const char* const text = lib.PQresultErrorField(from, code);
+      return std::string(text == nullptr ? "" : text);
+    };
+    return {meaning_of(field(PG_DIAG_SQLSTATE)), field(PG_DIAG_MESSAGE_PRIMARY)};
+  }
+  constexpr Oid bytea = 17;
+  SqlResult result;
+  const int columns = lib.PQnfields(from);
+  for (int row = 0; row < lib.PQntuples(from); ++row) {
+    auto& values = result.rows.emplace_back();
+    for (int column = 0; column < columns; ++column) {
+      auto& value = values.emplace_back();
+      if (lib.PQgetisnull(from, row, column) != 0) continue;
+      value = lib.PQgetvalue(from, row, column);
+      if (lib.PQftype(from, column) != bytea) continue;
+      std::size_t size = 0;
+      const auto* text = reinterpret_cast<const unsigned char*>(value->c_str());
+      const LibPqPtr<unsigned char> bytes(lib.PQunescapeBytea(text, &size));
+      if (bytes == nullptr) throw std::bad_alloc();
+      value->assign(reinterpret_cast<const char*>(bytes.get()), size);
+    }
+  }
+  return result;
+}
+
+class PostgresConnection final : public SqlConnection {
+ public:
+  PostgresConnection(const std::string& url, const std::string& shown,
+                     std::optional<Password> password)
+      : SqlConnection(shown), url_(url), password_(std::move(password)) {
+    take_schema(url_);
+  }
+
+  void send(const std::string& statements, const CallOptions& call_options) override {
+    const auto& lib = libpq();
+    if (lib.PQsendQuery(connection_.get(), statements.c_str()) == 0) broke();
+    while (true) {
+      const int left = lib.PQflush(connection_.get());
+      if (left < 0) broke();
+      if (left == 0) return;
+      await(POLLIN | POLLOUT, call_options);
+      if (lib.PQconsumeInput(connection_.get()) == 0) broke();
+    }
+  }
+
+  std::vector<SqlResult> receive(const CallOptions& call_options) override {
+    const auto& lib = libpq();
+    std::vector<SqlResult> results;
+    while (true) {
+      while (lib.PQisBusy(connection_.get()) != 0) {
+        await(POLLIN, call_options);
+        if (lib.PQconsumeInput(connection_.get()) == 0) broke();
+      }
+      const LibPqPtr<PGresult> result(lib.PQgetResult(connection_.get()));
+      if (result == nullptr) break;
+      results.push_back(result_from(result.get()));
+    }
+    if (lib.PQstatus(connection_.get()) != CONNECTION_OK) broke();
+    return results;
+  }
+
+  std::optional<Notification> next_notification() override {
+    if (libpq().PQconsumeInput(connection_.get()) == 0) broke();
+    const LibPqPtr<PGnotify> notify(libpq().PQnotifies(connection_.get()));
+    if (notify == nullptr) return std::nullopt;
+    return Notification{notify->relname, notify->extra};
+  }
+
+  int fd() const override { return libpq().PQsocket(connection_.get()); }
+  bool is_open() const override { return connection_ != nullptr; }
+  void close() override { connection_.reset(); }
+
+ private:
+  bool is_stale() override {
+    const auto works = [&] { return libpq().PQstatus(connection_.get()) == CONNECTION_OK; };
+    if (!works() || !readable(fd())) return !works();
+    return libpq().PQconsumeInput(connection_.get()) == 0 || !works();
+  }
+
+  /// Looks up the hosts in the URL, or else in libpq's environment, because libpq would wait for
+  /// the resolver without a limit. Returns all addresses in the order of the hosts, without hosts
+  /// that could not be looked up. If no host is given or libpq would look none up, it returns one
+  /// without fields. Throws Error{unavailable} if none is found, and Error{usage} if libpq refuses
+  /// the URL.
+  std::vector<Host> hosts(const CallOptions& call_options) override {
+    char* said = nullptr;
+    const LibPqPtr<PQconninfoOption> options(libpq().PQconninfoParse(url_.c_str(), &said));
+    const LibPqPtr<char> message(said);
+    if (options == nullptr) throw_usage(without_secrets(said == nullptr ? "" : said, url_));
+    // The environment, and a service named there, supply what the URL leaves out. A service named
+    // in the URL overrides them, and libpq does not report what that contains.
+    const bool has_service = !parameter(options.get(), "service").empty();
+    const LibPqPtr<PQconninfoOption> defaults(has_service ? nullptr : libpq().PQconndefaults());
+    const auto value = [&](const char* name) {
+      const std::string given = parameter(options.get(), name);
+      return given.empty() ? parameter(defaults.get(), name) : given;
+    };
+    const auto names = entries(value("host"));
+    auto ports = entries(value("port"));
+    // An empty entry of a list means libpq's default port; passed by itself it would leave the
+    // URL's list in effect.
+    if (ports.size() > 1)
+      std::replace(ports.begin(), ports.end(), std::string(), std::string("5432"));
+    if (ports.size() == 1) ports.resize(names.size(), ports.front());
+    const bool has_addresses = !value("hostaddr").empty() || std::getenv("PGHOSTADDR") != nullptr;
+    const bool all_sockets = std::all_of(names.begin(), names.end(), is_socket);
+    const bool some_empty = std::find(names.begin(), names.end(), "") != names.end();
+    if (has_addresses || all_sockets || some_empty || ports.size() != names.size()) return {Host{}};
+    std::vector<Host> found;
+    std::optional<Error> trouble;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (is_socket(names[i])) {
+        found.push_back({names[i], "", ports[i]});
+        continue;
+      }
+      try {
+        for (const std::string& address :
+             resolve_in_digits(names[i], share_of(call_options, names.size() - i))) {
+          found.push_back({names[i], address, ports[i]});
+        }
+      } catch (const Error& error) {
+        if (error.kind() == ErrorKind::interrupted) throw;
+        trouble = error;
+      }
+    }
+    if (found.empty() && trouble) throw Error(*trouble);
+    return found;
+  }
+
+  std::int64_t log_in(const Host& host, const CallOptions& call_options) override {
+    const std::string password = password_ ? password_->text(call_options) : "";
+    // With several hosts, libpq takes the first that is writable.
+    const char* const wanted = url_.find(',') == std::string::npos ? "" : "read-write";
+    // It ignores empty values, and reads the URL at the position of `dbname`; later parameters
+    // override it.
+    const char* const names[] = {"fallback_application_name",
+                                 "target_session_attrs",
+                                 "dbname",
+                                 "host",
+                                 "hostaddr",
+                                 "port",
+                                 "password",
+                                 nullptr};
+    const char* const values[] = {
+        "dlock",           wanted,           url_.c_str(), host.name.c_str(), host.address.c_str(),
+        host.port.c_str(), password.c_str(), nullptr};
+    const auto& lib = libpq();
+    connection_.reset(lib.PQconnectStartParams(names, values, 1));
+    if (connection_ == nullptr) throw Error(ErrorKind::host_refused, "out of memory");
+    lib.PQsetErrorVerbosity(connection_.get(), PQERRORS_VERBOSE);
+    lib.PQsetNoticeReceiver(
+        connection_.get(), [](void*, const PGresult*) {}, nullptr);
+    auto state = lib.PQstatus(connection_.get()) == CONNECTION_BAD ? PGRES_POLLING_FAILED
+                                                                   : PGRES_POLLING_WRITING;
+    while (state != PGRES_POLLING_OK) {
+      if (state == PGRES_POLLING_FAILED) refuse_login();
+      await(state == PGRES_POLLING_READING ? POLLIN : POLLOUT, call_options);
+      state = lib.PQconnectPoll(connection_.get());
+    }
+    lib.PQsetnonblocking(connection_.get(), 1);
+    return lib.PQbackendPID(connection_.get());
+  }
+
+  [[noreturn]] void refuse_login() {
+    std::string state;
+    const std::string text = in_one_line(libpq().PQerrorMessage(connection_.get()), &state);
+    const std::string said = name() + ": " + escaped(text);
+    if (state == "42501") throw Error(ErrorKind::denied, said, Cause::acl);
+    if (state.starts_with("28") || libpq().PQconnectionNeedsPassword(connection_.get()) != 0) {
+      throw Error(ErrorKind::denied, said, Cause::password_wrong);
+    }
+    if (state == "53300") throw_unavailable(said, Cause::too_many_clients);
+    if (state == "57P03") throw_unavailable(said, Cause::loading);
+    if (!state.empty()) throw_unavailable(said);
+    // libpq checks the values of parameters before it connects, and its texts are not translated.
+    if (text.starts_with("invalid ")) throw_usage(name() + ": " + without_secrets(text, url_));
+    // libpq reports no SQLSTATE for TLS errors.
+    throw Error(tls_error(last_try(text), said));
+  }
+
+  [[noreturn]] void broke() {
+    SqlConnection::broke(in_one_line(libpq().PQerrorMessage(connection_.get())));
+  }
+
+  std::string url_;
+  std::optional<Password> password_;
+  LibPqPtr<PGconn> connection_;
+};
 
 }  // namespace
 
-const LibPq& libpq() {
-  static const LibPq functions = load_libpq();
-  return functions;
-}
-
-std::string take_schema(std::string& url) {
-  constexpr std::string_view name = "dlock-schema=";
-  const std::string whole = std::exchange(url, "");
-  std::string_view rest = whole;
-  url = take_until(rest, '?');
-  std::string schema;
-  for (char separator = '?'; !rest.empty();) {
-    const auto parameter = take_until(rest, '&');
-    if (parameter.starts_with(name)) {
-      schema = percent_decoded(parameter.substr(name.size()));
-      continue;
-    }
-    url += std::exchange(separator, '&') + std::string(parameter);
-  }
-  return schema;
-}
-
-bool PostgresResult::failed() const {
-  const auto status = libpq().PQresultStatus(result_.get());
-  return status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK && status != PGRES_EMPTY_QUERY;
-}
-
-std::optional<std::string_view> PostgresResult::value(int row, int column) const {
-  if (libpq().PQgetisnull(result_.get(), row, column) != 0) return std::nullopt;
-  const auto size = static_cast<std::size_t>(libpq().PQgetlength(result_.get(), row, column));
-  return std::string_view(libpq().PQgetvalue(result_.get(), row, column), size);
-}
-
-std::string PostgresResult::field(int code) const {
-  const char* text = libpq().PQresultErrorField(result_.get(), code);
-  return text == nullptr ? "" : text;
-}
-
-PostgresConnection::PostgresConnection(PostgresTerms terms)
-    : terms_(std::move(terms)), schema_(take_schema(terms_.url)) {}
-
-void PostgresConnection::cannot_connect() {
-  const LibPqPtr<PGconn> failed = std::move(connection_);
-  const ConnectError error = read_connect_error(libpq().PQerrorMessage(failed.get()));
-  const std::string said = terms_.shown + ": " + escaped(error.text);
-  const bool refused = error.sqlstate.starts_with("28") || error.sqlstate == "42501" ||
-                       libpq().PQconnectionNeedsPassword(failed.get()) != 0;
-  if (refused) {
-    const bool of_a_right = error.sqlstate == "42501";
-    throw Error(ErrorKind::denied, said, of_a_right ? Cause::acl : Cause::password_wrong);
-  }
-  if (error.sqlstate == "53300") throw_unavailable(said, Cause::too_many_clients);
-  if (error.sqlstate == "57P03") throw_unavailable(said, Cause::loading);
-  if (!error.sqlstate.empty()) throw_unavailable(said);
-  // libpq checks the values of parameters before it connects, and its texts are not translated.
-  if (error.text.starts_with("invalid ")) {
-    throw_usage(terms_.shown + ": " + without_secrets(error.text, terms_.url));
-  }
-  // libpq reports no SQLSTATE for TLS errors.
-  const ErrorKind kind = tls_error_kind(last_try(error.text));
-  const Cause cause = kind == ErrorKind::denied ? Cause::certificate : Cause::none;
-  throw Error(kind, said, cause).after_good_files(count_ > 0);
-}
-
-void PostgresConnection::broke() {
-  const ConnectError error = read_connect_error(libpq().PQerrorMessage(connection_.get()));
-  connection_.reset();
-  throw Error(ErrorKind::unavailable,
-              terms_.shown + ": the connection broke" +
-                  (error.text.empty() ? std::string() : ": " + escaped(error.text)));
-}
-
-void PostgresConnection::wait(short events, const CallOptions& call_options) {
-  pollfd fds[] = {{call_options.cancel_fd, POLLIN, 0},
-                  {libpq().PQsocket(connection_.get()), events, 0}};
-  poll_until(fds, call_options.deadline);
-  if (fds[0].revents != 0) {
-    connection_.reset();
-    throw_interrupted();
-  }
-  // A server that sends without end gets no more time than a silent one.
-  if (fds[1].revents != 0 && BootClock::now() < call_options.deadline) return;
-  connection_.reset();
-  throw_unavailable(terms_.shown + ": no answer in time");
-}
-
-bool PostgresConnection::is_stale() const {
-  if (libpq().PQstatus(connection_.get()) != CONNECTION_OK) return true;
-  if (!readable(libpq().PQsocket(connection_.get()))) return false;
-  return libpq().PQconsumeInput(connection_.get()) == 0 ||
-         libpq().PQstatus(connection_.get()) != CONNECTION_OK;
-}
-
-std::vector<PostgresHost> PostgresConnection::addresses(const CallOptions& call_options) const {
-  try {
-    return look_up_hosts(terms_.url, call_options);
-  } catch (const Error& error) {
-    if (error.kind() == ErrorKind::interrupted) throw;
-    throw error.reworded(terms_.shown + ": " + error.what());
-  }
-}
-
-void PostgresConnection::connect(const CallOptions& call_options) {
-  if (connection_ != nullptr && !is_stale()) return;
-  const auto hosts = addresses(call_options);
-  if (hosts.empty()) return connect_to(nullptr, call_options);
-  std::optional<Error> away;
-  // libpq itself would give all the time to a host that never answers.
-  for (std::size_t i = 0; i < hosts.size(); ++i) {
-    const std::size_t left = hosts.size() - i;
-    try {
-      return connect_to(&hosts[i], share_of(call_options, left));
-    } catch (const Error& error) {
-      const bool is_away = error.kind() == ErrorKind::unavailable;
-      // Another host may have a certificate that is trusted.
-      if (!is_away && error.cause() != Cause::certificate) throw;
-      if (is_away) away = error;
-      if (left > 1) continue;
-      // A host that is unreachable now may answer later.
-      if (away) throw Error(*away);
-      throw;
-    }
-  }
-}
-
-void PostgresConnection::connect_to(const PostgresHost* host, const CallOptions& call_options) {
-  // libpq reads the URL at the position of `dbname`; later parameters override it. With several
-  // hosts, it uses the first that is writable.
-  std::vector<const char*> names{"fallback_application_name"};
-  std::vector<const char*> values{"dlock"};
-  const auto add = [&](const char* name, const char* value) {
-    names.push_back(name);
-    values.push_back(value);
-  };
-  if (terms_.url.find(',') != std::string::npos) add("target_session_attrs", "read-write");
-  add("dbname", terms_.url.c_str());
-  if (host != nullptr) {
-    add("host", host->host.c_str());
-    add("hostaddr", host->hostaddr.c_str());
-    add("port", host->port.c_str());
-  }
-  const std::string password = terms_.password ? terms_.password->text(call_options) : "";
-  if (terms_.password) add("password", password.c_str());
-  add(nullptr, nullptr);
-  connection_.reset(libpq().PQconnectStartParams(names.data(), values.data(), 1));
-  if (connection_ == nullptr) throw Error(ErrorKind::host_refused, "out of memory");
-  libpq().PQsetErrorVerbosity(connection_.get(), PQERRORS_VERBOSE);
-  libpq().PQsetNoticeReceiver(connection_.get(), ignore_notice, nullptr);
-  auto state = libpq().PQstatus(connection_.get()) == CONNECTION_BAD ? PGRES_POLLING_FAILED
-                                                                     : PGRES_POLLING_WRITING;
-  while (state != PGRES_POLLING_OK) {
-    if (state == PGRES_POLLING_FAILED) {
-      cannot_connect();
-    }
-    wait(state == PGRES_POLLING_READING ? POLLIN : POLLOUT, call_options);
-    state = libpq().PQconnectPoll(connection_.get());
-  }
-  libpq().PQsetnonblocking(connection_.get(), 1);
-  ++count_;
-}
-
-bool PostgresConnection::in_transaction() const {
-  return libpq().PQtransactionStatus(connection_.get()) != PQTRANS_IDLE;
-}
-
-void PostgresConnection::flush(const CallOptions& call_options) {
-  while (true) {
-    const int left = libpq().PQflush(connection_.get());
-    if (left < 0) broke();
-    if (left == 0) return;
-    wait(POLLIN | POLLOUT, call_options);
-    if (libpq().PQconsumeInput(connection_.get()) == 0) broke();
-  }
-}
-
-std::vector<PostgresResult> PostgresConnection::query(const std::string& statements,
-                                                      const CallOptions& call_options) {
-  connect(call_options);
-  if (libpq().PQsendQuery(connection_.get(), statements.c_str()) == 0) broke();
-  flush(call_options);
-  if (call_options.sent != nullptr) call_options.sent->raise();
-  std::vector<PostgresResult> results;
-  while (true) {
-    while (libpq().PQisBusy(connection_.get()) != 0) {
-      wait(POLLIN, call_options);
-      if (libpq().PQconsumeInput(connection_.get()) == 0) broke();
-    }
-    LibPqPtr<PGresult> result(libpq().PQgetResult(connection_.get()));
-    if (result == nullptr) break;
-    results.emplace_back(std::move(result));
-  }
-  if (libpq().PQstatus(connection_.get()) != CONNECTION_OK) broke();
-  return results;
-}
-
-std::optional<PostgresConnection::Notification> PostgresConnection::next_notification(
-    const CallOptions& call_options) {
-  for (bool first = true;; first = false) {
-    if (connection_ == nullptr) throw_unavailable(terms_.shown + ": the connection was closed");
-    if (const LibPqPtr<PGnotify> notify{libpq().PQnotifies(connection_.get())}) {
-      return Notification{notify->relname, notify->extra};
-    }
-    if (!first && BootClock::now() >= call_options.deadline) return std::nullopt;
-    pollfd fds[] = {{call_options.cancel_fd, POLLIN, 0},
-                    {libpq().PQsocket(connection_.get()), POLLIN, 0}};
-    if (poll_until(fds, call_options.deadline) == 0) return std::nullopt;
-    if (fds[0].revents != 0) throw_interrupted();
-    if (libpq().PQconsumeInput(connection_.get()) == 0) broke();
-  }
+std::unique_ptr<SqlConnection> postgres_connection(const std::string& url, const std::string& shown,
+                                                   const std::optional<Password>& password) {
+  return std::make_unique<PostgresConnection>(url, shown, password);
 }
 
 }  // namespace dlock

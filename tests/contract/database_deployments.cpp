@@ -9,8 +9,7 @@
 #include "cas/cas_store.hpp"
 #include "contract/engines.hpp"
 #include "etcd/etcd_backend.hpp"
-#include "sql/mysql_backend.hpp"
-#include "sql/postgres_backend.hpp"
+#include "sql/sql_backend.hpp"
 #include "support/etcd_servers.hpp"
 #include "support/eventually.hpp"
 #include "support/pgbouncer.hpp"
@@ -57,15 +56,15 @@ class InDatabase : public Deployment {
 
 class InPostgres final : public InDatabase {
  public:
-  explicit InPostgres(PostgresPlace place)
-      : place_(std::move(place)), terms_{place_.at, {}, "postgres://of-the-test/postgres"} {}
+  explicit InPostgres(PostgresPlace place) : place_(std::move(place)) {}
 
   StorePtr open() override {
-    return std::make_unique<CasStore>(std::make_unique<PostgresBackend>(terms_), "dlock:");
+    return std::make_unique<CasStore>(open_postgres(place_.at, "postgres://of-the-test/postgres"),
+                                      "dlock:");
   }
   /// Every client needs the table and waits for its lock.
   void freeze(const LockKey&) override {
-    place_.server.query(postgres_schema() + "; COMMIT; BEGIN; LOCK TABLE dlock");
+    place_.server.query(create_statement(postgres_dialect) + "; COMMIT; BEGIN; LOCK TABLE dlock");
   }
   void thaw() override { place_.server.query("ROLLBACK"); }
   void reset() override { place_.server.query("ROLLBACK; DROP TABLE IF EXISTS dlock"); }
@@ -74,7 +73,6 @@ class InPostgres final : public InDatabase {
 
  private:
   PostgresPlace place_;
-  PostgresTerms terms_;
 };
 
 class InMariaDb final : public InDatabase {
@@ -82,11 +80,11 @@ class InMariaDb final : public InDatabase {
   explicit InMariaDb(MariaDbPlace place) : place_(std::move(place)) {}
 
   StorePtr open() override {
-    return std::make_unique<CasStore>(
-        std::make_unique<MysqlBackend>(place_.at, "mariadb://of-the-test/locks"), "dlock:");
+    return std::make_unique<CasStore>(open_mysql(place_.at, "mariadb://of-the-test/locks"),
+                                      "dlock:");
   }
   void freeze(const LockKey&) override {
-    place_.server.query(std::string(mysql_schema()) + "; LOCK TABLES dlock WRITE");
+    place_.server.query(create_statement(mysql_dialect) + "; LOCK TABLES dlock WRITE");
   }
   void thaw() override { place_.server.query("UNLOCK TABLES"); }
   void reset() override { place_.server.query("UNLOCK TABLES; DROP TABLE IF EXISTS dlock"); }

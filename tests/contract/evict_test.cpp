@@ -3,7 +3,7 @@
 #include "base/error.hpp"
 #include "cas/cas_store.hpp"
 #include "contract/engines.hpp"
-#include "sql/postgres_backend.hpp"
+#include "sql/database.hpp"
 #include "support/installed.hpp"
 #include "support/postgres_server.hpp"
 
@@ -56,9 +56,7 @@ TEST_CASE(
     "PostgreSQL: an eviction repeated after its answer was lost evicts nobody who came since") {
   if (is_missing<PostgresServer>()) return;
   PostgresServer server;
-  const auto place = [&] {
-    return std::make_unique<PostgresBackend>(PostgresTerms{server.url(), {}, "postgres"});
-  };
+  const auto place = [&] { return open_postgres(server.url(), "postgres"); };
   auto losing = std::make_unique<AnswerLost>(place());
   AnswerLost& net = *losing;
   CasStore operator_side(std::move(losing), "dlock:"), holder(place(), "dlock:"),

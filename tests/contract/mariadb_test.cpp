@@ -7,8 +7,7 @@
 #include "base/error.hpp"
 #include "cas/cas_store.hpp"
 #include "contract/engines.hpp"
-#include "sql/mysql_backend.hpp"
-#include "sql/statements.hpp"
+#include "sql/sql_backend.hpp"
 #include "support/eventually.hpp"
 #include "support/fault_proxy.hpp"
 #include "support/files.hpp"
@@ -21,13 +20,12 @@ namespace {
 
 MariaDbServer& mariadb() {
   static MariaDbServer server;
-  server.query("DROP TABLE IF EXISTS dlock; " + std::string(mysql_schema()));
+  server.query("DROP TABLE IF EXISTS dlock; " + create_statement(mysql_dialect));
   return server;
 }
 
 StorePtr store_at(MysqlAddress address) {
-  return std::make_unique<CasStore>(std::make_unique<MysqlBackend>(std::move(address), "mariadb"),
-                                    "dlock:");
+  return std::make_unique<CasStore>(open_mysql(std::move(address), "mariadb"), "dlock:");
 }
 
 Address socket_of(MariaDbServer& server) { return {server.address(false).socket_path, 0}; }
@@ -120,7 +118,7 @@ TEST_CASE("MariaDB: what is written counts, also where the server turns autocomm
   SUBCASE("for all") { setting = "--autocommit=0"; }
   SUBCASE("for each connection, after its login") { setting = "--init-connect=SET autocommit=0"; }
   MariaDbServer server({setting});
-  server.query(std::string(mysql_schema()));
+  server.query(create_statement(mysql_dialect));
   // An administrator is exempt from init_connect.
   server.make_user("jobs", "pw", true);
   MysqlAddress address = server.address(false);
@@ -374,19 +372,19 @@ TEST_CASE("MariaDB: a holder that rests is watched from the first renewal that f
 TEST_CASE("MariaDB: a read that waited for the table tells no time from before its record") {
   if (is_missing<MariaDbServer>()) return;
   MariaDbServer& server = mariadb();
-  MysqlBackend waits(server.address(false), "mariadb");
-  MysqlConnection administrator(server.address(false), "mariadb");
-  REQUIRE_FALSE(administrator.query("LOCK TABLES dlock WRITE", soon()).back().failed());
+  const auto waits = open_mysql(server.address(false), "mariadb");
+  const auto administrator = mysql_connection(server.address(false), "mariadb");
+  REQUIRE_FALSE(administrator->query("LOCK TABLES dlock WRITE", soon()).back().failed());
   auto reading =
-      std::async(std::launch::async, [&] { return waits.read("x:k:k", nullptr, soon()); });
+      std::async(std::launch::async, [&] { return waits->read("x:k:k", nullptr, soon()); });
   const std::string is_waiting =
       "SELECT count(*) FROM information_schema.processlist WHERE state LIKE "
       "'Waiting for table metadata lock%'";
   CHECK(eventually([&] { return server.text(is_waiting) == "1\n"; }));
   // A renewal of another client may happen as late as now.
-  const std::string clock = "SELECT " + std::string(clock_expression(Dialect::mysql));
-  const auto later_clock = administrator.query(clock, soon()).back().first()[0].value_or("");
-  REQUIRE_FALSE(administrator.query("UNLOCK TABLES", soon()).back().failed());
+  const std::string clock = "SELECT " + std::string(mysql_dialect.clock);
+  const auto later_clock = administrator->query(clock, soon()).back().first().value_or("");
+  REQUIRE_FALSE(administrator->query("UNLOCK TABLES", soon()).back().failed());
   CHECK(reading.get().clock >= microseconds(std::stoll(later_clock)));
 }
 
@@ -397,11 +395,11 @@ TEST_CASE("MariaDB: an acquire that gave up on a locked row holds nothing once t
   const Claim before = claim_on("k");
   granted(*other, before);
   release(*other, before);
-  MysqlConnection administrator(server.address(false), "mariadb");
-  administrator.query("BEGIN; SELECT * FROM dlock FOR UPDATE", soon());
+  const auto administrator = mysql_connection(server.address(false), "mariadb");
+  administrator->query("BEGIN; SELECT * FROM dlock FOR UPDATE", soon());
   const CallOptions as_run_has{later(BootClock::now(), std::chrono::seconds(5)), -1};
   CHECK_THROWS_AS(store->acquire(claim_on("k"), {}, as_run_has), Error);
-  REQUIRE_FALSE(administrator.query("ROLLBACK", soon()).back().failed());
+  REQUIRE_FALSE(administrator->query("ROLLBACK", soon()).back().failed());
   const std::string writes =
       "SELECT count(*) FROM information_schema.processlist WHERE info LIKE 'UPDATE dlock%'";
   CHECK(eventually([&] { return server.text(writes) == "0\n"; }));
@@ -423,12 +421,13 @@ TEST_CASE("MariaDB: no option file makes a record that is there look like one ju
   if (is_missing<MariaDbServer>()) return;
   MariaDbServer& server = mariadb();
   const OptionFile file("return-found-rows=1\nreconnect=1\n");
-  MysqlBackend first(server.address(false), "mariadb"), second(server.address(false), "mariadb");
-  const Snapshot none = second.read("dlock:k:k", nullptr, soon());
-  const auto made = first.write("dlock:k:k", first.read("dlock:k:k", nullptr, soon()),
-                                Update{"of the first"}, soon());
+  const auto first = open_mysql(server.address(false), "mariadb");
+  const auto second = open_mysql(server.address(false), "mariadb");
+  const Snapshot none = second->read("dlock:k:k", nullptr, soon());
+  const auto made = first->write("dlock:k:k", first->read("dlock:k:k", nullptr, soon()),
+                                 Update{"of the first"}, soon());
   REQUIRE(std::holds_alternative<Version>(made));
-  const auto late = second.write("dlock:k:k", none, Update{"of the second"}, soon());
+  const auto late = second->write("dlock:k:k", none, Update{"of the second"}, soon());
   REQUIRE(std::holds_alternative<Snapshot>(late));
   CHECK(std::get<Snapshot>(late).text == "of the first");
 }

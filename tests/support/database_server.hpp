@@ -1,9 +1,11 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/clock.hpp"
+#include "sql/sql_connection.hpp"
 #include "support/process.hpp"
 
 namespace dlock::test {
@@ -21,9 +23,10 @@ class DatabaseServer {
   virtual std::string password_variable() const = 0;
   virtual std::string log() const = 0;
 
-  /// Runs statements on the server's own connection; returns the first column of the last result,
-  /// one row a line. Error if a statement fails.
-  virtual std::string text(const std::string& statements) = 0;
+  /// Runs statements on the server's own connection; returns their results. Error if one fails.
+  std::vector<SqlResult> query(const std::string& statements);
+  /// The first column of the last result, one row a line.
+  std::string text(const std::string& statements);
   /// Recreates a user that may log in with this password, and may create tables or not.
   virtual void make_user(const std::string& name, const std::string& password,
                          bool creates_tables) = 0;
@@ -38,6 +41,12 @@ class DatabaseServer {
   virtual void start() = 0;
   /// Becomes the standby of a primary that it never reaches.
   virtual void become_standby() = 0;
+
+ protected:
+  /// Waits until the server answers on `connection`, which becomes its own.
+  void await_start(std::unique_ptr<SqlConnection> connection);
+
+  std::unique_ptr<SqlConnection> connection_;
 };
 
 }  // namespace dlock::test

@@ -12,8 +12,6 @@ namespace {
 constexpr const char* program = "/usr/sbin/mariadbd";
 constexpr const char* database_name = "locks";
 
-CallOptions in_seconds() { return {later(BootClock::now(), std::chrono::seconds(10)), -1}; }
-
 // At its start, a server removes the files of others in its temporary directory.
 
 /// Small, and without the durability that costs a database its time.
@@ -59,20 +57,9 @@ void MariaDbServer::start() {
   process_.emplace(argv, user_.options(SIGKILL));
   MysqlAddress any_database = address(false);
   any_database.database = "mysql";
-  connection_.emplace(any_database, "mariadb");
-  const bool up = eventually(
-      [&] {
-        try {
-          connection_->query("SELECT 1", in_seconds());
-          return true;
-        } catch (const Error&) {
-          return false;
-        }
-      },
-      time_to_come_up);
-  if (!up) throw Error(ErrorKind::host_refused, "mariadbd did not come up: " + log());
+  await_start(mysql_connection(any_database, "mariadb"));
   query("CREATE DATABASE IF NOT EXISTS " + std::string(database_name));
-  connection_.emplace(address(false), "mariadb");
+  connection_ = mysql_connection(address(false), "mariadb");
 }
 
 void MariaDbServer::kill_hard() {
@@ -105,21 +92,6 @@ std::string MariaDbServer::url(const std::string& user, const std::string& datab
 
 std::string MariaDbServer::tcp_url(const std::string& login) const {
   return "mysql://" + login + "@127.0.0.1:" + std::to_string(port_.number()) + "/" + database_name;
-}
-
-std::vector<MysqlResult> MariaDbServer::query(const std::string& statements) {
-  auto results = connection_->query(statements, in_seconds());
-  if (results.back().failed()) {
-    throw Error(ErrorKind::bug, statements + ": " + results.back().message);
-  }
-  return results;
-}
-
-std::string MariaDbServer::text(const std::string& statements) {
-  const auto results = query(statements);
-  std::string text;
-  for (const auto& row : results.back().rows) text += row[0].value_or("") + "\n";
-  return text;
 }
 
 void MariaDbServer::make_user(const std::string& name, const std::string& password,

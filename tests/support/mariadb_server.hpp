@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "sql/mysql_connection.hpp"
 #include "support/database_server.hpp"
 #include "support/service_user.hpp"
 #include "support/sockets.hpp"
@@ -33,7 +32,6 @@ class MariaDbServer final : public DatabaseServer {
   /// The address for a client: as root, over TCP or the socket.
   MysqlAddress address(bool by_tcp) const;
 
-  std::string text(const std::string& statements) override;
   void make_user(const std::string& name, const std::string& password,
                  bool creates_tables) override;
   void let_read(const std::string& name) override;
@@ -44,16 +42,12 @@ class MariaDbServer final : public DatabaseServer {
   void start() override;
   void become_standby() override;
 
-  /// Runs statements on the server's own connection; returns their results. Error if one fails.
-  std::vector<MysqlResult> query(const std::string& statements);
-
  private:
   std::vector<std::string> config_;
   ServiceUser user_{"mysql"};
   TempDir dir_;
   UnusedPort port_;
   std::optional<Process> process_;
-  std::optional<MysqlConnection> connection_;
 };
 
 }  // namespace dlock::test

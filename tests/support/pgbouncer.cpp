@@ -34,11 +34,11 @@ void PgBouncer::start() {
   unlink((dir_ / ".s.PGSQL.5432").c_str());
   process_.emplace(std::vector<std::string>{program_of_pooler, dir_ / "ini"},
                    user_.options(SIGKILL));
-  PostgresConnection connection({url(), {}, "pgbouncer"});
+  const auto connection = postgres_connection(url(), "pgbouncer");
   const bool up = eventually(
       [&] {
         try {
-          connection.query("SELECT 1", {later(BootClock::now(), std::chrono::seconds(10)), -1});
+          connection->query("SELECT 1", {later(BootClock::now(), std::chrono::seconds(10)), -1});
           return true;
         } catch (const Error&) {
           return false;

@@ -25,8 +25,6 @@ std::string programs() {
   return "";
 }
 
-CallOptions within_seconds() { return {later(BootClock::now(), std::chrono::seconds(10)), -1}; }
-
 }  // namespace
 
 bool PostgresServer::is_installed() { return !programs().empty(); }
@@ -68,18 +66,7 @@ void PostgresServer::start() {
     argv.push_back(each);
   }
   process_.emplace(argv, user_.options(SIGQUIT));
-  connection_.emplace(PostgresTerms{url(), {}, "postgres"});
-  const bool up = eventually(
-      [&] {
-        try {
-          connection_->query("SELECT 1", within_seconds());
-          return true;
-        } catch (const Error&) {
-          return false;
-        }
-      },
-      time_to_come_up);
-  if (!up) throw Error(ErrorKind::host_refused, "postgres did not come up: " + log());
+  await_start(postgres_connection(url(), "postgres"));
 }
 
 void PostgresServer::kill_hard() {
@@ -124,23 +111,6 @@ std::string PostgresServer::url(const std::string& user, const std::string& data
 
 std::string PostgresServer::tcp_url(const std::string& login) const {
   return "postgresql://" + login + "@127.0.0.1:" + std::to_string(port()) + "/postgres";
-}
-
-std::vector<PostgresResult> PostgresServer::query(const std::string& statements) {
-  auto results = connection_->query(statements, within_seconds());
-  for (const PostgresResult& result : results) {
-    if (result.failed()) throw Error(ErrorKind::bug, statements + ": " + result.message());
-  }
-  return results;
-}
-
-std::string PostgresServer::text(const std::string& statements) {
-  const auto results = query(statements);
-  std::string text;
-  for (int row = 0; row < results.back().rows(); ++row) {
-    text += std::string(results.back().value(row, 0).value_or("")) + "\n";
-  }
-  return text;
 }
 
 void PostgresServer::make_user(const std::string& name, const std::string& password,

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "sql/postgres_connection.hpp"
 #include "support/database_server.hpp"
 #include "support/process.hpp"
 #include "support/service_user.hpp"
@@ -40,9 +39,6 @@ class PostgresServer final : public DatabaseServer {
   pid_t pid() const { return process_->pid(); }
   std::string log() const override { return process_->out(); }
 
-  /// Runs statements on the server's own connection; returns their results. Error if one fails.
-  std::vector<PostgresResult> query(const std::string& statements);
-  std::string text(const std::string& statements) override;
   void make_user(const std::string& name, const std::string& password,
                  bool creates_tables) override;
   void let_read(const std::string& name) override;
@@ -63,7 +59,6 @@ class PostgresServer final : public DatabaseServer {
   TempDir dir_;
   std::optional<UnusedPort> tcp_port_;
   std::optional<Process> process_;
-  std::optional<PostgresConnection> connection_;
 };
 
 }  // namespace dlock::test

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "sql/postgres_connection.hpp"
+#include "sql/sql_connection.hpp"
 
 using namespace dlock;
 
@@ -12,9 +12,9 @@ namespace {
 /// The message of the error of a connection to a URL with this query, without the URL.
 std::string fault(const std::string& query, ErrorKind expected = ErrorKind::usage) {
   const std::string shown = "postgres://127.0.0.1:1/db";
-  PostgresConnection connection({shown + "?" + query, {}, shown});
+  const auto connection = postgres_connection(shown + "?" + query, shown);
   try {
-    connection.connect({later(BootClock::now(), milliseconds(5000)), -1});
+    connection->connect({later(BootClock::now(), milliseconds(5000)), -1});
   } catch (const Error& error) {
     const std::string said = error.what();
     CAPTURE(said);

@@ -1,0 +1,157 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cas/cas_backend.hpp"
+#include "sql/sql_connection.hpp"
+
+namespace dlock {
+
+/// The texts that differ between the dialects of SQL.
+struct SqlDialect {
+  std::string_view clock;          ///< the wall clock of the server now, in us since 1970
+  std::string_view begin_bytes;    ///< begins a literal of bytes, before hexadecimal digits
+  std::string_view begin_deletes;  ///< begins a message that only deletes rows
+  std::string_view table;          ///< the table, unless the user chooses another schema
+  std::string_view columns;
+  std::string_view other_table;  ///< how the user chooses another table
+};
+
+// now() would be the time when the transaction began. The statements of one message are one
+// transaction, which a role may start read-only by default.
+inline constexpr SqlDialect postgres_dialect{
+    "(extract(epoch from clock_timestamp()) * 1000000)::bigint",
+    "E'\\\\x",
+    "SET TRANSACTION READ WRITE; ",
+    "public.dlock",
+    "(name bytea PRIMARY KEY, version bigint NOT NULL, ends bigint NOT NULL, body bytea NOT NULL) "
+    "WITH (fillfactor = 50)",
+    " (?dlock-schema=NAME names another schema)"};
+
+// UNIX_TIMESTAMP(NOW()) would use the session's time zone, in which one hour a year occurs twice.
+inline constexpr SqlDialect mysql_dialect{
+    "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
+    "x'",
+    "",
+    "dlock",
+    "(name VARBINARY(700) PRIMARY KEY, version BIGINT NOT NULL, ends BIGINT NOT NULL, body "
+    "MEDIUMBLOB NOT NULL) ENGINE=InnoDB",
+    ""};
+
+/// The statement that an administrator runs if dlock's user may not create tables; `table` is the
+/// name in SQL syntax.
+std::string create_statement(const SqlDialect& dialect, std::string_view table);
+inline std::string create_statement(const SqlDialect& dialect) {
+  return create_statement(dialect, dialect.table);
+}
+
+/// The start of a statement of PostgreSQL. It defines `ours`, all tables of locks in the database
+/// (oid, name, whether the user chose it), and `target`, the schema for a new one: `schema`, or
+/// `public`.
+std::string with_tables(const std::string& schema);
+
+/// Any bytes as an SQL expression in hexadecimal digits.
+std::string bytes_literal(std::string_view bytes, const SqlDialect& dialect);
+
+/// A text of letters, digits, blanks and `_.-` in quotes. Throws Error{bug} for any other text.
+std::string quoted(const std::string& text);
+
+/// Records as rows of one table. One message is one request. No session state is prepared, because
+/// that would bind a pooler's session to this client, and all values are digits, so that quotes are
+/// not needed.
+class SqlBackend : public CasBackend {
+ public:
+  RecordPage list(const std::string& prefix, const std::string& after,
+                  const CallOptions& call_options) override;
+  std::int64_t count(const std::string& prefix, const CallOptions& call_options) override;
+  void sweep(const std::string& prefix, const std::string& after,
+             const CallOptions& call_options) override;
+  std::variant<std::string, Wake::Reason> watch(RecordWatch& watch, Deadline until,
+                                                int cancel_fd) override;
+  void close() override { connection_->close(); }
+  std::string name() const override { return connection_->name(); }
+
+ protected:
+  SqlBackend(std::unique_ptr<SqlConnection> connection, const SqlDialect& dialect)
+      : table_(dialect.table), connection_(std::move(connection)), dialect_(dialect) {}
+
+  /// Connects if necessary, and prepares a new connection by begin_session().
+  void prepare(const CallOptions& call_options);
+  virtual void begin_session(const CallOptions& call_options) = 0;
+
+  SqlConnection& connection() const { return *connection_; }
+  std::string login_id() const { return std::to_string(connection_->login_id()); }
+
+  /// Returns the results of `statements`. If the table does not exist, creates it and asks again.
+  std::vector<SqlResult> run(const std::string& statements, const CallOptions& call_options);
+  /// Like run(), but throws if a statement failed.
+  std::vector<SqlResult> done(const std::string& statements, const CallOptions& call_options);
+  void create_table(const CallOptions& call_options);
+  /// By default the table is created; an override may throw instead.
+  virtual void replace_table(const CallOptions& call_options) { create_table(call_options); }
+  /// Closes, and throws the error for a failed result; `doing` begins the message.
+  [[noreturn]] void refuse(const SqlResult& failed, const std::string& doing = {});
+  [[noreturn]] void refuse_replica();
+
+  /// Selects one row: the clock, whether the server is read-only, and the ids of the clients that
+  /// live, separated by blanks: of those in the record if the ids of all are not known.
+  virtual std::string select_state(const std::string& record) = 0;
+  /// Selects a record, and the state of the server after it. A clock older than the record would
+  /// shorten another client's lease.
+  std::string select_record(const std::string& name);
+  /// Reads a record in one message, which begins with `before`.
+  Snapshot select(const std::string& name, const CallOptions& call_options,
+                  const std::string& before = {});
+  /// The snapshot from the results of select_record().
+  virtual Snapshot snapshot_from(const SqlResult& record, const SqlResult& state, Deadline sent,
+                                 const CallOptions& call_options);
+  Snapshot state_from(const SqlResult& state, Deadline sent);
+  /// The clients that live, of those in the records of a page.
+  virtual std::optional<Lives> lives_of(const std::vector<NamedRecord>& records,
+                                        const CallOptions& call_options) = 0;
+
+  /// Throws if the update begins a life of an earlier connection.
+  void refuse_former_life(const Update& update) const;
+  std::string insert_statement(const std::string& name, const Update& update,
+                               Version version) const;
+  /// Replaces a record that still has the version `over`.
+  std::string update_statement(const std::string& name, Version over, const Update& update,
+                               Version version) const;
+  std::string literal(std::string_view bytes) const { return bytes_literal(bytes, dialect_); }
+
+  /// Whether the connection can wait for the events in `watch`. If not, the client polls.
+  virtual bool can_await(const RecordWatch& watch) = 0;
+  virtual std::variant<std::string, Wake::Reason> await(RecordWatch& watch, Deadline until,
+                                                        int cancel_fd) = 0;
+
+  std::string table_;  ///< its name in SQL syntax
+  /// The server has few connections left. A waiter then keeps none while it sleeps, because holders
+  /// need them to renew.
+  bool crowded_ = false;
+
+ private:
+  /// The part from WHERE on that selects the first `rows` records with `prefix` and after `after`.
+  std::string page_condition(const std::string& prefix, const std::string& after, int rows) const;
+  std::string is_under(const std::string& prefix) const;
+
+  const std::unique_ptr<SqlConnection> connection_;
+  const SqlDialect& dialect_;
+  int known_connection_ = 0;  ///< the connection for which begin_session() was called
+};
+
+/// A name for the channel of a client's messages.
+std::string new_channel();
+
+/// The version for a write over `over`. It is random, so that none repeats, even after a record was
+/// removed or a failover lost some writes.
+Version next_version(const Snapshot& over);
+
+/// A value that is a whole number, or 0.
+std::int64_t number_in(const std::optional<std::string>& value);
+
+}  // namespace dlock

@@ -7,15 +7,14 @@
 #include "lock/lease_renewer.hpp"
 #include "lock/release.hpp"
 #include "quorum/quorum_store.hpp"
-#include "simulator/work.hpp"
 #include "support/silent_listener.hpp"
 
 namespace dlock::sim {
 namespace {
 
 const LockKey the_key{"k"};
-/// The renewals until all members have the hold: one finds that a member lacks it, one makes that
-/// member rejoin, and one may come too early.
+/// The renewals until all nodes have the hold: one finds that a node lacks it, one makes that
+/// node rejoin, and one may come too early.
 constexpr int renewals_to_be_whole = 3;
 
 /// Checks that servers which cannot have forgotten anything have their votes.
@@ -31,23 +30,72 @@ class VoteListener final : public test::SilentListener {
   const Plan& plan_;
 };
 
-std::string text_of(const Refusal& refusal) {
-  switch (refusal.why) {
-    case Refusal::Reason::held:
-      return "held";
-    case Refusal::Reason::upgrade:
-      return "upgrade";
-    case Refusal::Reason::superseded:
-      return "superseded";
-    case Refusal::Reason::gone:
-      return "gone";
-    case Refusal::Reason::split:
-      return "split";
-    case Refusal::Reason::unready:
-      return "unready";
+/// The work under a lock. Like the supervisor of a command it stops in time by itself, whatever the
+/// renewals are busy with.
+class Work final : public std::enable_shared_from_this<Work> {
+ public:
+  /// `stop`: an event of `process`, raised when the work has ended.
+  Work(Process& process, Checker& checker, std::size_t hold, int stop, milliseconds grace)
+      : process_(process), checker_(checker), hold_(hold), stop_(stop), grace_(grace) {}
+
+  /// All holds are ours until `safe_until`, whatever happens.
+  void promised(Deadline safe_until) {
+    if (over_ || safe_until == safe_until_) return;
+    safe_until_ = safe_until;
+    checker_.promised(hold_, safe_until);
+    look_at_clock();
   }
-  return "";
-}
+  void told(const RenewalOutcome& renewal) {
+    World& world = World::here();
+    if (!renewal.loss) {
+      world.count("renewals");
+      renewals_ = world.healed() ? renewals_ + 1 : 0;
+      return world.tell([&] { return process_.name() + " has renewed"; });
+    }
+    world.tell([&] { return process_.name() + " cannot renew: " + renewal.loss->reason; });
+    if (!renewal.loss->final || over_) return;
+    world.count("lost");
+    stopped("loses it");
+  }
+  /// How many renewals have succeeded in a row since the healing.
+  int renewals_without_fault() const { return renewals_; }
+  /// The work ends by itself.
+  void done() { stopped("has done its work"); }
+  void end() { over_ = true; }
+
+ private:
+  /// Stops the work when its time has come, or looks again then.
+  void look_at_clock() {
+    if (over_ || process_.killed()) return;
+    World& world = World::here();
+    const auto left = safe_until_ - grace_ - process_.read_clock();
+    if (left <= Span(0) && !process_.frozen()) {
+      world.count("stopped before the deadline");
+      return stopped("is stopped before its deadline");
+    }
+    const Instant next = std::max(world.now() + std::max(left, Span(0)) + Span(1), process_.thaw());
+    world.at(next, [self = shared_from_this()] { self->look_at_clock(); });
+  }
+  void stopped(const std::string& why) {
+    if (over_ || process_.killed()) return;
+    over_ = true;
+    World::here().tell([&] { return process_.name() + " " + why; });
+    checker_.ends(hold_);
+    process_.set_event(stop_, true);
+  }
+
+  Process& process_;
+  Checker& checker_;
+  std::size_t hold_;
+  int stop_;
+  milliseconds grace_;
+  Deadline safe_until_{};
+  bool over_ = false;
+  int renewals_ = 0;
+};
+
+/// The reasons of a refusal, in their order.
+constexpr const char* reasons[] = {"held", "upgrade", "gone", "superseded", "split", "unready"};
 
 }  // namespace
 
@@ -97,13 +145,13 @@ void Client::live() {
   done_ = true;
 }
 
-std::unique_ptr<SimulatedNodeClients> Client::new_council() {
+std::unique_ptr<SimulatedNodeClients> Client::new_clients() {
   return std::make_unique<SimulatedNodeClients>(process(), index_, network_, servers_);
 }
 
 /// Runs one round with a store of its own, as a command does. Returns whether it acquired the lock.
 bool Client::one_round(std::optional<milliseconds> wait) {
-  auto nodes = new_council();
+  auto nodes = new_clients();
   nodes_ = nodes.get();
   QuorumStore store(std::move(nodes));
   return one_round(store, wait);
@@ -131,7 +179,7 @@ bool Client::one_round(Store& store, std::optional<milliseconds> wait) {
   const Instant asked = world.now();
   const Event interrupt;
   interrupt_fd_ = interrupt.fd();
-  ++world.statistics().asked;
+  world.count("asked for the lock");
   world.tell([&] {
     return process().name() + " asks, limit " + std::to_string(claim.limit.owners) + ", token " +
            claim.token.text.substr(claim.token.text.size() - 4);
@@ -144,19 +192,24 @@ bool Client::one_round(Store& store, std::optional<milliseconds> wait) {
     auto acquired = acquire(store, {claim}, terms, listener);
     interrupt_fd_ = -1;
     if (auto* held = std::get_if<std::vector<Held>>(&acquired)) {
-      had_since_healing_ = had_since_healing_ || after_healing;
+      held_since_healing_ = held_since_healing_ || after_healing;
       const Token token = held->front().claim.token;
       hold(store, held->front(), asked);
-      if (after_healing) expect_given_back(token);
+      if (after_healing) {
+        expect_gone([token](const HoldEntry& hold) { return hold.token == token; }, "released it");
+      }
       return true;
     }
     if (const auto* up = std::get_if<GaveUp>(&acquired)) {
-      ++world.statistics().given_up;
-      outcome = "gives up: " + text_of(up->refusal);
-      if (after_healing && !plan_.same_owner) expect_nothing_left(claim.owner);
+      world.count("not acquired in time");
+      outcome = std::string("gives up: ") + reasons[static_cast<int>(up->refusal.why)];
+      if (after_healing && !plan_.same_owner) {
+        expect_gone([owner = claim.owner](const HoldEntry& hold) { return hold.owner == owner; },
+                    "gave up");
+      }
     }
   } catch (const Error& error) {
-    ++world.statistics().unavailable;
+    world.count("no majority in reach");
     outcome = std::string("fails: ") + error.what();
   }
   interrupt_fd_ = -1;
@@ -165,34 +218,23 @@ bool Client::one_round(Store& store, std::optional<milliseconds> wait) {
   return false;
 }
 
-/// Checks that no vote for an abandoned claim stays until its lease ends.
-void Client::expect_nothing_left(const Owner& owner) {
-  World::here().after(Span(plan_.ttl) * 2 / 3, [this, owner] {
+/// Checks that soon no server has anything of an abandoned claim or of a released hold, even if it
+/// was made to rejoin at the last moment.
+void Client::expect_gone(const std::function<bool(const HoldEntry&)>& is_such, const char* did) {
+  World::here().after(Span(plan_.ttl) * 2 / 3, [this, is_such, did] {
     for (const Server& server : servers_) {
-      if (!server.lets_in(owner)) continue;
+      if (!server.has(is_such)) continue;
       World::here().violated(server.name() + " still keeps the lock for c" +
-                             std::to_string(index_) + ", which gave up");
+                             std::to_string(index_) + ", which " + did);
     }
   });
 }
 
-/// Checks that the release reaches all servers, even one that was made to rejoin at the last
-/// moment.
-void Client::expect_given_back(const Token& token) {
-  World::here().after(Span(plan_.ttl) * 2 / 3, [this, token] {
-    for (const Server& server : servers_) {
-      if (!server.holds(token)) continue;
-      World::here().violated(server.name() + " still keeps what c" + std::to_string(index_) +
-                             " has given back");
-    }
-  });
-}
-
-/// Checks that the members without the hold have recorded it.
+/// Checks that the nodes without the hold have recorded it.
 void Client::expect_whole(const Claim& claim) {
   for (const Server& server : servers_) {
     const bool free = server.might_have_rejoined(claim.token, plan_.ttl);
-    if (server.lets_in(claim.owner) || !free) continue;
+    if (server.has_holder(claim.owner) || !free) continue;
     World::here().violated(server.name() + " is free, and was not made to re-join " +
                            process().name());
   }
@@ -200,22 +242,21 @@ void Client::expect_whole(const Claim& claim) {
 
 void Client::hold(Store& store, Held held, Instant asked) {
   World& world = World::here();
-  Statistics& statistics = world.statistics();
   const bool in_one_exchange = nodes_->had() == 1;
-  ++statistics.grants;
-  if (in_one_exchange) ++statistics.grants_in_one_exchange;
+  world.count("acquired");
+  if (in_one_exchange) world.count("acquired in one exchange");
   if (plan_.clocks_are_alike()) {
-    ++statistics.grants_by_like_clocks;
-    if (in_one_exchange) ++statistics.of_these_in_one_exchange;
+    world.count("acquired where clocks are alike");
+    if (in_one_exchange) world.count("acquired in one exchange where clocks are alike");
   }
-  Checker::QuorumHold quorum_hold{&process(),       held.claim.token, held.claim.owner,
-                                  held.claim.limit, held.grant.fence, asked};
-  quorum_hold.safe_until = held.grant.lease.valid_until;
+  Checker::QuorumHold taken{&process(),       held.claim.token, held.claim.owner,
+                            held.claim.limit, held.grant.fence, asked};
+  taken.safe_until = held.grant.lease.valid_until;
   world.tell([&] {
     return process().name() + " has it, fence " + std::to_string(held.grant.fence.value) +
            ", for " + text_of(held.grant.lease.valid_until - process().read_clock());
   });
-  const std::size_t number = checker_.begins(std::move(quorum_hold));
+  const std::size_t number = checker_.begins(std::move(taken));
   const Event stop, stepped;
   stepped_fd_ = stepped.fd();
   steps_ = Span(0);
@@ -225,7 +266,7 @@ void Client::hold(Store& store, Held held, Instant asked) {
   work->promised(held.grant.lease.valid_until);
   world.after(span, [work] { work->done(); });
   // A second store may renew, as it does while a second key is waited for.
-  QuorumStore second(new_council());
+  QuorumStore second(new_clients());
   const bool elsewhere = chance().one_in(3);
   held.renewed_elsewhere = elsewhere;
   RenewalSchedule schedule(elsewhere ? second : store, {held}, stop.fd());

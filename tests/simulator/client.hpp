@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,7 +30,7 @@ class Client {
   /// From now on nothing goes wrong: one last round must acquire the lock.
   void healed();
   bool done() const { return done_; }
-  bool has_had_it_since_healing() const { return had_since_healing_; }
+  bool has_held_since_healing() const { return held_since_healing_; }
 
  private:
   void live();
@@ -37,9 +38,8 @@ class Client {
   bool one_round(Store& store, std::optional<milliseconds> wait);
   void hold(Store& store, Held held, Instant asked);
   void expect_whole(const Claim& claim);
-  void expect_nothing_left(const Owner& owner);
-  void expect_given_back(const Token& token);
-  std::unique_ptr<SimulatedNodeClients> new_council();
+  void expect_gone(const std::function<bool(const HoldEntry&)>& is_such, const char* did);
+  std::unique_ptr<SimulatedNodeClients> new_clients();
   void pause(milliseconds span);
   Claim new_claim();
   Chance& chance() { return World::here().chance(); }
@@ -56,7 +56,7 @@ class Client {
   std::size_t rounds_ = 0;
   bool healed_ = false;
   bool done_ = false;
-  bool had_since_healing_ = false;
+  bool held_since_healing_ = false;
   int interrupt_fd_ = -1;  ///< while an acquisition listens to it
   int stepped_fd_ = -1;    ///< while a lease is renewed
   Span steps_{0};          ///< of the wall clock, not yet noticed

@@ -28,56 +28,46 @@ void Faults::next() {
 }
 
 void Faults::happen(Fault fault) {
-  switch (fault) {
-    case Fault::partition:
-      return partition();
-    case Fault::member_killed:
-      return kill_member();
-    case Fault::member_flushed:
-      return flush_member();
-    case Fault::member_frozen:
-      return freeze_member();
-    case Fault::client_killed:
-      return kill_client();
-    case Fault::client_frozen:
-      return freeze_client(false);
-    case Fault::client_suspended:
-      return freeze_client(true);
-    case Fault::clock_step:
-      return step_clock();
-    case Fault::interrupt:
-      ++world().statistics().interrupts;
-      return any_client().interrupt();
-  }
+  // In the order of Fault.
+  constexpr void (Faults::*all[kinds_of_faults])() = {
+      &Faults::partition,      &Faults::kill_node,   &Faults::flush_node,
+      &Faults::freeze_node,    &Faults::kill_client, &Faults::freeze_client,
+      &Faults::suspend_client, &Faults::step_clock,  &Faults::interrupt};
+  (this->*all[static_cast<std::size_t>(fault)])();
 }
 
-/// Cuts some members off from some clients, one way or both.
+void Faults::interrupt() {
+  world().count("^C");
+  any_client().interrupt();
+}
+
+/// Cuts some nodes off from some clients, one way or both.
 void Faults::partition() {
-  ++world().statistics().partitions;
+  world().count("partitions");
   const Instant until = world().now() + duration();
   const auto ways = chance().up_to(2);
   for (std::size_t client = 0; client < clients_.size(); ++client) {
     const bool this_one = chance().one_in(2);
-    for (std::size_t member = 0; this_one && member < servers_.size(); ++member) {
+    for (std::size_t node = 0; this_one && node < servers_.size(); ++node) {
       if (chance().one_in(2)) continue;
-      if (ways != 1) network_.cut(client, member, Network::Way::up, until);
-      if (ways != 0) network_.cut(client, member, Network::Way::down, until);
+      if (ways != 1) network_.cut(client, node, Network::Way::up, until);
+      if (ways != 0) network_.cut(client, node, Network::Way::down, until);
       world().tell([&] {
         return "c" + std::to_string(client) +
                (ways == 0   ? " -/> "
                 : ways == 1 ? " </- "
                             : " </> ") +
-               "m" + std::to_string(member) + " for " + text_of(until - world().now());
+               "m" + std::to_string(node) + " for " + text_of(until - world().now());
       });
     }
   }
 }
 
-void Faults::kill_member() {
-  const std::size_t member = chance().up_to(servers_.size() - 1);
-  Server& server = servers_[member];
+void Faults::kill_node() {
+  const std::size_t node = chance().up_to(servers_.size() - 1);
+  Server& server = servers_[node];
   if (!server.up()) return;
-  ++world().statistics().member_crashes;
+  world().count("nodes killed");
   const auto death = chance().one_in(2) ? Server::Death::killed : Server::Death::power_lost;
   // With wild clocks only the memory keeps the fences growing.
   const bool may_forget = !plan_.wild_clocks && chance().one_in(2);
@@ -100,7 +90,7 @@ void Faults::kill_member() {
 void Faults::start(Server& server, Server::Memory memory) {
   if (server.up()) return;
   server.start(memory);
-  if (memory != Server::Memory::whole) ++world().statistics().memories_lost;
+  if (memory != Server::Memory::whole) world().count("memories lost");
   world().tell([&] {
     return server.name() + " starts " +
            (memory == Server::Memory::whole  ? "with its memory"
@@ -109,19 +99,19 @@ void Faults::start(Server& server, Server::Memory memory) {
   });
 }
 
-void Faults::flush_member() {
-  Server& server = any_member();
+void Faults::flush_node() {
+  Server& server = any_node();
   // With wild clocks only the memory keeps the fences growing.
   if (plan_.wild_clocks || !server.up()) return;
   server.flush();
-  ++world().statistics().memories_lost;
-  ++world().statistics().flushes;
+  world().count("memories lost");
+  world().count("memories lost by a flush");
   world().tell([&] { return server.name() + " is flushed"; });
 }
 
-void Faults::freeze_member() {
-  ++world().statistics().freezes;
-  Server& server = any_member();
+void Faults::freeze_node() {
+  world().count("processes that stood still");
+  Server& server = any_node();
   const Span span = duration();
   server.freeze(world().now() + span);
   world().tell([&] { return server.name() + " stands still for " + text_of(span); });
@@ -130,16 +120,15 @@ void Faults::freeze_member() {
 void Faults::kill_client() {
   Client& client = any_client();
   if (client.done() || client.process().killed()) return;
-  ++world().statistics().client_crashes;
+  world().count("clients killed");
   world().tell([&] { return client.process().name() + " is killed"; });
   client.process().kill();
   world().after(duration(), [&client] { client.start(); });
 }
 
-void Faults::freeze_client(bool suspended) {
+void Faults::stop_client(bool suspended) {
   Client& client = any_client();
-  Statistics& statistics = world().statistics();
-  ++(suspended ? statistics.suspensions : statistics.freezes);
+  world().count(suspended ? "machines suspended" : "processes that stood still");
   const Span span = duration();
   client.process().freeze(span, suspended);
   world().tell([&] {
@@ -148,10 +137,10 @@ void Faults::freeze_client(bool suspended) {
   });
 }
 
-/// Steps of the clients' clocks are harmless. If a member's clock goes forward, its leases end
+/// Steps of the clients' clocks are harmless. If a node's clock goes forward, its leases end
 /// early, and exclusion is not promised.
 void Faults::step_clock() {
-  ++world().statistics().clock_steps;
+  world().count("clocks set");
   const Span most = plan_.wild_clocks ? Span(minutes(5)) : Span(seconds(2));
   if (chance().one_in(2)) {
     Client& client = any_client();
@@ -160,7 +149,7 @@ void Faults::step_clock() {
     world().tell([&] { return client.process().name() + "'s clock is set by " + text_of(by); });
     return;
   }
-  Server& server = any_member();
+  Server& server = any_node();
   const Span by =
       plan_.wild_clocks ? chance().between(-most, most) : chance().between(-most / 10, Span(0));
   server.clock().step_wall(by);

@@ -20,16 +20,19 @@ class Faults {
   void next();
   void happen(Fault fault);
   void partition();
-  void kill_member();
-  void flush_member();
-  void freeze_member();
+  void kill_node();
+  void flush_node();
+  void freeze_node();
   void kill_client();
-  void freeze_client(bool suspended);
+  void freeze_client() { stop_client(false); }
+  void suspend_client() { stop_client(true); }
+  void stop_client(bool suspended);
   void step_clock();
+  void interrupt();
   void start(Server& server, Server::Memory memory);
 
   Span duration();
-  Server& any_member() { return servers_[chance().up_to(servers_.size() - 1)]; }
+  Server& any_node() { return servers_[chance().up_to(servers_.size() - 1)]; }
   Client& any_client() { return *clients_[chance().up_to(clients_.size() - 1)]; }
   Chance& chance() { return World::here().chance(); }
 

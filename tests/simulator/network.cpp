@@ -3,28 +3,82 @@
 #include <algorithm>
 #include <utility>
 
-#include "simulator/wire_text.hpp"
-
 namespace dlock::sim {
 namespace {
 
+std::string ms(milliseconds span) { return std::to_string(span.count()) + " ms"; }
+
+std::string text_of(Fence fence) { return std::to_string(fence.value); }
+
+std::string text_of(const Granted& granted) {
+  return "granted " + text_of(granted.fence) + " for " + ms(granted.lease);
+}
+
+std::string text_of(const Refused& refused) {
+  return "refused, " + std::to_string(refused.holds.size()) + " inside, " +
+         std::to_string(refused.ahead) + " ahead, ask again in " + ms(refused.ask_again);
+}
+
+std::string text_of(const Token& token) {
+  return token.text.size() < 4 ? token.text : token.text.substr(token.text.size() - 4);
+}
+
+std::string text_of(const Request& request) {
+  if (const auto* vote = std::get_if<Vote>(&request)) {
+    const Ask& ask = vote->ask;
+    return "vote for " + text_of(vote->claim.token) + " with " + text_of(vote->proposal) +
+           (ask.wait ? ", waits" : "") +
+           (ask.ticket ? " at " + std::to_string(ask.ticket->value) : "");
+  }
+  if (const auto* renewal = std::get_if<Renewal>(&request)) {
+    return "renew " + text_of(renewal->claim.token) + " as " +
+           text_of(renewal->terms.granted.value_or(Fence{}));
+  }
+  if (const auto* rejoining = std::get_if<Rejoining>(&request)) {
+    return "rejoin " + text_of(rejoining->claim.token) + " as " + text_of(rejoining->fence);
+  }
+  if (const auto* release = std::get_if<WireRelease>(&request)) {
+    return "release " + text_of(release->token) + (release->terms.unsure ? ", unsure" : "");
+  }
+  return "record_process for " + std::get<RecordProcess>(request).run;
+}
+
+std::string text_of(const Said& said) {
+  std::string text = "done";
+  if (const auto* answer = std::get_if<std::variant<Granted, Refused>>(&said.answer)) {
+    text = std::visit([](const auto& each) { return text_of(each); }, *answer);
+  } else if (const auto* granted = std::get_if<std::optional<Granted>>(&said.answer)) {
+    text = *granted ? text_of(**granted) : "gone";
+  } else if (const auto* released = std::get_if<Released>(&said.answer)) {
+    text = *released == Released::yes          ? "released"
+           : *released == Released::left_queue ? "left the queue"
+                                               : "not held";
+  }
+  if (said.quarantine > milliseconds(0)) text += ", quarantined for " + ms(said.quarantine);
+  if (said.remembered_run != said.run) text += ", not recorded";
+  return text;
+}
+
+std::string text_of(const Message& message) {
+  if (const auto* next = std::get_if<NextMessage>(&message)) return "next in " + ms(next->in);
+  return "grant " + text_of(std::get<GrantMessage>(message).fence);
+}
+
 constexpr std::size_t ways = 2;
 
-Statistics& statistics() { return World::here().statistics(); }
+void count(const char* what) { World::here().count(what); }
 
 }  // namespace
 
 Network::Network(const Plan& plan, std::size_t clients)
-    : plan_(plan),
-      cut_until_(clients * plan.members * ways),
-      latest_link_(clients * plan.members) {}
+    : plan_(plan), cut_until_(clients * plan.nodes * ways), latest_link_(clients * plan.nodes) {}
 
-/// To acquire a lock takes up to two round trips, and the wait for the last member, within a sixth
+/// To acquire a lock takes up to two round trips, and the wait for the last node, within a sixth
 /// of its ttl. After the healing, delays are short enough for that.
-Span Network::delay(std::size_t member) {
+Span Network::delay(std::size_t node) {
   const Span jitter =
       healed_ ? std::min(plan_.most_jitter, Span(plan_.ttl) / 100) : plan_.most_jitter;
-  const Span least = plan_.least_delay + (member == 0 ? plan_.further_away : Span(0));
+  const Span least = plan_.least_delay + (node == 0 ? plan_.further_away : Span(0));
   return World::here().chance().over_scales(least, least + jitter);
 }
 
@@ -32,14 +86,13 @@ bool Network::loses() { return !healed_ && World::here().chance().one_in(plan_.l
 bool Network::resets() { return !healed_ && World::here().chance().one_in(plan_.reset_one_in); }
 bool Network::doubles() { return !healed_ && World::here().chance().one_in(plan_.doubled_one_in); }
 
-void Network::cut(std::size_t client, std::size_t member, Way way, Instant until) {
-  Instant& end =
-      cut_until_[(client * plan_.members + member) * ways + static_cast<std::size_t>(way)];
+void Network::cut(std::size_t client, std::size_t node, Way way, Instant until) {
+  Instant& end = cut_until_[(client * plan_.nodes + node) * ways + static_cast<std::size_t>(way)];
   end = std::max(end, until);
 }
 
-Instant Network::passes_from(std::size_t client, std::size_t member, Way way) const {
-  return cut_until_[(client * plan_.members + member) * ways + static_cast<std::size_t>(way)];
+Instant Network::passes_from(std::size_t client, std::size_t node, Way way) const {
+  return cut_until_[(client * plan_.nodes + node) * ways + static_cast<std::size_t>(way)];
 }
 
 void Network::heal() {
@@ -47,28 +100,28 @@ void Network::heal() {
   std::fill(cut_until_.begin(), cut_until_.end(), Instant{});
 }
 
-bool Network::overtaken(std::size_t client, std::size_t member, std::uint64_t number) {
-  std::uint64_t& latest = latest_link_[client * plan_.members + member];
+bool Network::overtaken(std::size_t client, std::size_t node, std::uint64_t number) {
+  std::uint64_t& latest = latest_link_[client * plan_.nodes + node];
   latest = std::max(latest, number);
   return number < latest;
 }
 
-Link::Link(Network& network, Server& server, std::size_t client, std::size_t member,
+Link::Link(Network& network, Server& server, std::size_t client, std::size_t node,
            std::weak_ptr<LinkEnd> end, std::uint64_t number)
     : network_(network),
       server_(server),
       client_(client),
-      member_(member),
+      node_(node),
       end_(std::move(end)),
       number_(number) {}
 
 void Link::send(std::uint64_t number, Request request) {
-  ++statistics().messages;
+  count("messages");
   if (network_.doubles()) {
     // Something on the way sends the request again, at any time.
-    ++statistics().duplicated;
-    const Span late = World::here().chance().over_scales(Span(0), 10 * network_.delay(member_));
-    World::here().after(network_.delay(member_) + late,
+    count("messages sent twice");
+    const Span late = World::here().chance().over_scales(Span(0), 10 * network_.delay(node_));
+    World::here().after(network_.delay(node_) + late,
                         [self = shared_from_this(), request] { self->arrive_again(request); });
   }
   put(Network::Way::up, [this, number, request = std::move(request)] { arrive(number, request); });
@@ -86,13 +139,13 @@ void Link::put(Network::Way way, Delivery delivery) {
   Direction& direction = of(way);
   if (network_.loses() && !direction.dead) {
     direction.dead = true;
-    ++statistics().links_broken;
+    count("links broken");
   }
   if (direction.dead) {
-    ++statistics().dropped;
+    count("messages dropped");
     return;
   }
-  Instant at = World::here().now() + network_.delay(member_);
+  Instant at = World::here().now() + network_.delay(node_);
   if (!direction.under_way.empty()) at = std::max(at, direction.under_way.back().first);
   direction.under_way.emplace_back(at, std::move(delivery));
   World::here().at(at, [self = shared_from_this(), way] { self->deliver_next(way); });
@@ -101,7 +154,7 @@ void Link::put(Network::Way way, Delivery delivery) {
 void Link::deliver_next(Network::Way way) {
   Direction& direction = of(way);
   World& world = World::here();
-  const Instant open = network_.passes_from(client_, member_, way);
+  const Instant open = network_.passes_from(client_, node_, way);
   const Instant ready = way == Network::Way::up ? std::max(open, server_.thaw()) : open;
   if (ready > world.now()) {
     world.at(ready + Span(1), [self = shared_from_this(), way] { self->deliver_next(way); });
@@ -116,14 +169,15 @@ void Link::deliver_next(Network::Way way) {
 }
 
 void Link::arrive(std::uint64_t number, const Request& request) {
-  if (network_.overtaken(client_, member_, number_)) ++statistics().overtaken;
+  if (network_.overtaken(client_, node_, number_))
+    count("messages overtaken by one on a later link");
   if (life_ == 0 && server_.up()) {
     life_ = server_.life();
     server_.connected(weak_from_this());
   }
   const bool there = server_.up() && server_open_ && life_ == server_.life();
   if (there) return serve(number, request);
-  ++statistics().dropped;
+  count("messages dropped");
   if (server_.up() || server_.refuses_links()) reset();
 }
 
@@ -145,7 +199,7 @@ void Link::serve(std::uint64_t number, const Request& request) {
   }
   if (network_.resets()) {
     // A process between client and server may die before or after the execution.
-    ++statistics().links_broken;
+    count("links broken");
     const bool after = World::here().chance().one_in(2);
     if (after) static_cast<void>(server_.execute(request));
     World::here().tell(

@@ -16,27 +16,27 @@ class Network {
   Network(const Plan& plan, std::size_t clients);
 
   enum class Way { up, down };  ///< to the server; to the client
-  Span delay(std::size_t member);
+  Span delay(std::size_t node);
   bool loses();
   bool resets();
   bool doubles();
-  void cut(std::size_t client, std::size_t member, Way way, Instant until);
+  void cut(std::size_t client, std::size_t node, Way way, Instant until);
   /// The time from which on messages pass.
-  Instant passes_from(std::size_t client, std::size_t member, Way way) const;
+  Instant passes_from(std::size_t client, std::size_t node, Way way) const;
   /// Ends all trouble.
   void heal();
   /// The number of a new link. Links are numbered in the order of their creation.
   std::uint64_t next_link() { return ++links_; }
   /// Notes that something of link `number` arrives. Returns whether something of a later one did
   /// before.
-  bool overtaken(std::size_t client, std::size_t member, std::uint64_t number);
+  bool overtaken(std::size_t client, std::size_t node, std::uint64_t number);
 
  private:
   const Plan& plan_;
   bool healed_ = false;
-  std::vector<Instant> cut_until_;  ///< by client, member and way
+  std::vector<Instant> cut_until_;  ///< by client, node and way
   std::uint64_t links_ = 0;
-  std::vector<std::uint64_t> latest_link_;  ///< by client and member
+  std::vector<std::uint64_t> latest_link_;  ///< by client and node
 };
 
 /// The client's end of a link.
@@ -52,7 +52,7 @@ class LinkEnd {
 /// arrive after those of a later connection. It may die without either end noticing.
 class Link final : public std::enable_shared_from_this<Link>, public Connection {
  public:
-  Link(Network& network, Server& server, std::size_t client, std::size_t member,
+  Link(Network& network, Server& server, std::size_t client, std::size_t node,
        std::weak_ptr<LinkEnd> end, std::uint64_t number);
 
   void send(std::uint64_t number, Request request);
@@ -81,7 +81,7 @@ class Link final : public std::enable_shared_from_this<Link>, public Connection 
   Network& network_;
   Server& server_;
   std::size_t client_;
-  std::size_t member_;
+  std::size_t node_;
   std::weak_ptr<LinkEnd> end_;
   std::uint64_t number_;
   Direction up_, down_;

@@ -14,7 +14,7 @@ using std::chrono::seconds;
 constexpr std::int64_t most_ppm = 4900;
 
 void draw_work(Plan& plan, Chance& chance) {
-  plan.members = chance.one_in(3) ? 5 : chance.one_in(12) ? 4 : 3;
+  plan.nodes = chance.one_in(3) ? 5 : chance.one_in(12) ? 4 : 3;
   plan.clients = 2 + chance.up_to(chance.one_in(4) ? 3 : 1);
   plan.rounds = 1 + chance.up_to(1);
   const milliseconds longest_ttl{chance.one_in(8) ? 60'000 : 4'000};
@@ -24,9 +24,9 @@ void draw_work(Plan& plan, Chance& chance) {
   if (chance.one_in(12)) plan.limits = {2};
   if (chance.one_in(20)) plan.limits = {1, 2};
   if (chance.one_in(12)) {
-    // On five members, a reader and two semaphore owners need not all meet on any member.
+    // On five nodes, a reader and two semaphore owners need not all meet on any node.
     plan.limits = {2, 0, 0};
-    plan.members = 5;
+    plan.nodes = 5;
     plan.clients = std::max<std::size_t>(plan.clients, 3);
   }
   // A re-entered hold has the fence of its outer hold; fences of others beside it may be larger.
@@ -35,17 +35,17 @@ void draw_work(Plan& plan, Chance& chance) {
   plan.longest_thought = chance.over_scales(milliseconds(0), plan.ttl);
 }
 
-/// After a member has lost its memory, no proposal may be smaller than the fences that it granted
+/// After a node has lost its memory, no proposal may be smaller than the fences that it granted
 /// before. Its quarantine lasts twice as long as a proposal may be off, which leaves some room for
 /// wrong clocks.
 void draw_clocks(Plan& plan, Chance& chance) {
   plan.rate_ppm = chance.one_in(3) ? 0 : most_ppm;
   plan.wild_clocks = chance.one_in(5);
   if (plan.wild_clocks) {
-    plan.members_apart = plan.clients_ahead = plan.clients_behind = hours(1);
+    plan.nodes_apart = plan.clients_ahead = plan.clients_behind = hours(1);
     return;
   }
-  plan.members_apart = chance.one_in(2) ? Span(0) : seconds(4);
+  plan.nodes_apart = chance.one_in(2) ? Span(0) : seconds(4);
   const Span off[] = {milliseconds(1), milliseconds(1), seconds(25), hours(1), hours(72)};
   plan.clients_behind = plan.clients_ahead = off[chance.up_to(std::size(off) - 1)];
 }
@@ -71,7 +71,7 @@ void draw_faults(Plan& plan, Chance& chance) {
   plan.trouble = Span(plan.ttl) * static_cast<std::int64_t>(1 + chance.up_to(3));
   plan.between_faults = plan.trouble / static_cast<std::int64_t>(1 + chance.up_to(12));
   plan.longest_fault = chance.over_scales(Span(plan.ttl) / 10, Span(plan.ttl) * 3);
-  plan.fresh_members = chance.one_in(15);
+  plan.fresh_nodes = chance.one_in(15);
   plan.always_fsync = chance.one_in(3);
 }
 
@@ -79,7 +79,7 @@ void make_orderly(Plan& plan) {
   plan.orderly = true;
   plan.limits = {1};
   plan.clients = std::max<std::size_t>(plan.clients, 3);
-  plan.same_owner = plan.fresh_members = plan.wild_clocks = false;
+  plan.same_owner = plan.fresh_nodes = plan.wild_clocks = false;
   plan.lost_one_in = plan.reset_one_in = plan.doubled_one_in = plan.rest_one_in = 0;
   plan.faults.clear();
 }
@@ -89,7 +89,7 @@ void make_orderly(Plan& plan) {
 Span Plan::order_unsure(Span elapsed) const {
   constexpr int messages = 20, million = 1'000'000;
   const Span way = least_delay + further_away + most_jitter;
-  return messages * way + 2 * members_apart + elapsed * 4 * rate_ppm / million;
+  return messages * way + 2 * nodes_apart + elapsed * 4 * rate_ppm / million;
 }
 
 Plan draw_plan(Chance& chance) {

@@ -6,15 +6,15 @@
 #include <vector>
 
 #include "simulator/chance.hpp"
-#include "simulator/clock.hpp"
+#include "simulator/world.hpp"
 
 namespace dlock::sim {
 
 enum class Fault {
   partition,
-  member_killed,
-  member_flushed,
-  member_frozen,
+  node_killed,
+  node_flushed,
+  node_frozen,
   client_killed,
   client_frozen,
   client_suspended,
@@ -27,7 +27,7 @@ constexpr std::size_t kinds_of_faults = 9;
 /// Schedules with some faults off find what those with all faults on do not: Groce and others,
 /// "Swarm testing", 2012.
 struct Plan {
-  std::size_t members = 3;
+  std::size_t nodes = 3;
   std::size_t clients = 2;
   std::size_t rounds = 2;  ///< of each client, before the last one
   milliseconds ttl{1000};
@@ -42,28 +42,28 @@ struct Plan {
   /// The possible error of an order, because of the delays of messages and the clocks of servers.
   Span order_unsure(Span elapsed) const;
 
-  /// Clocks may be set to anything. Then growing fences are promised, as long as no member loses
+  /// Clocks may be set to anything. Then growing fences are promised, as long as no node loses
   /// its memory, but exclusion is not.
   bool wild_clocks = false;
-  Span members_apart{0};   ///< the largest error of their wall clocks
+  Span nodes_apart{0};     ///< the largest error of their wall clocks
   Span clients_behind{0};  ///< the same for the wall clocks of clients
   Span clients_ahead{0};
   /// Whether no server loses its memory: then a majority that was never used before has its votes
   /// at once.
   bool memories_last() const {
     return !wild_clocks && std::none_of(faults.begin(), faults.end(), [](Fault fault) {
-      return fault == Fault::member_killed || fault == Fault::member_flushed;
+      return fault == Fault::node_killed || fault == Fault::node_flushed;
     });
   }
   bool clocks_are_alike() const {
-    return members_apart == Span(0) && clients_ahead <= milliseconds(1);
+    return nodes_apart == Span(0) && clients_ahead <= milliseconds(1);
   }
-  std::int64_t rate_ppm = 0;   ///< the largest error of the rates of all clocks
-  bool fresh_members = false;  ///< up for long, and never used
+  std::int64_t rate_ppm = 0;  ///< the largest error of the rates of all clocks
+  bool fresh_nodes = false;   ///< up for long, and never used
   bool always_fsync = false;
 
   Span least_delay{0};
-  Span further_away{0};  ///< the first member
+  Span further_away{0};  ///< the first node
   Span most_jitter{0};
   std::size_t lost_one_in = 0;  ///< messages; 0: none
   std::size_t reset_one_in = 0;

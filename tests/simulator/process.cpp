@@ -1,10 +1,29 @@
 #include "simulator/process.hpp"
 
+#include <cxxabi.h>
+#include <ucontext.h>
+
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <utility>
+#include <vector>
 
 namespace dlock::sim {
+
 namespace {
+
+constexpr std::size_t stack_size = 256 * 1024;
+
+/// Unused stacks are kept, because there are many short schedules.
+std::vector<std::unique_ptr<char[]>> spare_stacks;
+
+std::unique_ptr<char[]> take_stack() {
+  if (spare_stacks.empty()) return std::unique_ptr<char[]>(new char[stack_size]);
+  auto stack = std::move(spare_stacks.back());
+  spare_stacks.pop_back();
+  return stack;
+}
 
 Process* the_running = nullptr;
 
@@ -13,7 +32,70 @@ constexpr std::uint64_t most_looks = 100'000;
 
 }  // namespace
 
+/// Runs blocking code on a stack of its own: enter() runs the code until it leaves, and the next
+/// enter() continues there. All fibers share one thread.
+class Fiber {
+ public:
+  explicit Fiber(std::function<void()> body) : body_(std::move(body)), stack_(take_stack()) {
+    getcontext(&inside_);
+    inside_.uc_stack.ss_sp = stack_.get();
+    inside_.uc_stack.ss_size = stack_size;
+    inside_.uc_link = nullptr;
+    const auto self = reinterpret_cast<std::uintptr_t>(this);
+    // makecontext passes ints.
+    makecontext(&inside_, reinterpret_cast<void (*)()>(&Fiber::run), 2,
+                static_cast<unsigned int>(self >> 32), static_cast<unsigned int>(self));
+  }
+  ~Fiber() { spare_stacks.push_back(std::move(stack_)); }
+  Fiber(const Fiber&) = delete;
+  Fiber& operator=(const Fiber&) = delete;
+
+  /// Called from outside: returns when the body leaves or ends.
+  void enter() {
+    exchange_handled();
+    swapcontext(&outside_, &inside_);
+    exchange_handled();
+  }
+  /// Called from inside: returns from enter().
+  void leave() { swapcontext(&inside_, &outside_); }
+  bool ended() const { return ended_; }
+
+ private:
+  /// The exceptions in handling, which the C++ runtime keeps for each thread.
+  struct Handled {
+    void* caught = nullptr;
+    unsigned int uncaught = 0;
+  };
+  static void run(unsigned int high, unsigned int low) {
+    auto* fiber = reinterpret_cast<Fiber*>((static_cast<std::uintptr_t>(high) << 32) | low);
+    fiber->body_();
+    fiber->ended_ = true;
+    fiber->leave();
+  }
+  /// Exchanges the exceptions in handling: a fiber may leave while it handles one, and another may
+  /// handle one meanwhile (https://itanium-cxx-abi.github.io/cxx-abi/abi-eh.html,
+  /// __cxa_eh_globals).
+  void exchange_handled() {
+    void* const globals = __cxxabiv1::__cxa_get_globals();
+    Handled theirs;
+    std::memcpy(&theirs, globals, sizeof theirs);
+    std::memcpy(globals, &handled_, sizeof handled_);
+    handled_ = theirs;
+  }
+
+  std::function<void()> body_;
+  std::unique_ptr<char[]> stack_;
+  ucontext_t inside_{};
+  ucontext_t outside_{};
+  Handled handled_;
+  bool ended_ = false;
+};
+
 Process::Process(std::string name, MachineClock& clock) : name_(std::move(name)), clock_(clock) {}
+
+Process::~Process() = default;
+
+bool Process::ended() const { return fiber_ && fiber_->ended(); }
 
 Process* Process::running() { return the_running; }
 
@@ -61,7 +143,7 @@ void Process::maybe_rest() {
   }
   if (killed_ || !world.chance().one_in(rest_one_in_)) return;
   const Span span = world.chance().over_scales(Span(1000), longest_rest_);
-  ++world.statistics().freezes;
+  world.count("processes that stood still");
   world.tell([&] { return name_ + " rests for " + text_of(span); });
   waiting_ = true;
   freeze(span, false);

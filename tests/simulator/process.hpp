@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "simulator/clock.hpp"
-#include "simulator/fiber.hpp"
 #include "simulator/world.hpp"
 
 namespace dlock::sim {
+
+class Fiber;
 
 /// Thrown into a process that was killed, wherever it waits.
 struct Killed {};
@@ -20,6 +20,7 @@ struct Killed {};
 class Process {
  public:
   Process(std::string name, MachineClock& clock);
+  ~Process();
 
   void start(std::function<void()> body);
   /// The process whose code runs now; null outside of all.
@@ -42,11 +43,11 @@ class Process {
   Instant thaw() const { return thaw_; }
   void kill();
   bool killed() const { return killed_; }
-  bool ended() const { return fiber_ && fiber_->ended(); }
+  bool ended() const;
 
   /// Notes a release: a waiter that releases has left the queue, and asks anew.
-  void gives_back() { ++given_back_; }
-  std::uint64_t given_back() const { return given_back_; }
+  void note_release() { ++releases_; }
+  std::uint64_t releases() const { return releases_; }
 
   MachineClock& clock() { return clock_; }
   const std::string& name() const { return name_; }
@@ -70,7 +71,7 @@ class Process {
   bool waiting_ = false;
   std::uint64_t waits_ = 0;
   bool killed_ = false;
-  std::uint64_t given_back_ = 0;
+  std::uint64_t releases_ = 0;
   std::uint64_t looks_ = 0;  ///< at a clock since it was resumed
   bool spins_ = false;
   bool read_from_outside_ = false;

@@ -7,7 +7,7 @@ namespace dlock::sim {
 namespace {
 
 /// Twice as far as a proposal may be from the clock, which is farther than a lease lasts.
-constexpr microseconds guard_after_a_loss = 2 * reference::furthest_proposal;
+constexpr microseconds quarantine_after_a_loss = 2 * reference::furthest_proposal;
 
 /// Longer than the quarantine: a server that was never used votes at once.
 constexpr std::chrono::hours uptime_at_first{1};
@@ -35,9 +35,9 @@ microseconds Server::wall() const {
   return std::chrono::floor<microseconds>(clock_.wall(World::here().now()));
 }
 
-microseconds Server::guard() const {
-  if (!memory_.alive) return guard_after_a_loss;
-  return std::max(microseconds(0), memory_.alive->since + guard_after_a_loss - wall());
+microseconds Server::quarantine() const {
+  if (!memory_.alive) return quarantine_after_a_loss;
+  return std::max(microseconds(0), memory_.alive->since + quarantine_after_a_loss - wall());
 }
 
 microseconds Server::whole_since() const { return flushed_ ? wall() : std::min(wall(), started_); }
@@ -76,7 +76,7 @@ std::optional<Granted> Server::granted(const Token& token) const {
 Said Server::execute(const Request& request) {
   reference::RedisTable& table = memory_.table;
   const std::vector<HoldEntry> before = table.stored.holds;
-  const reference::ServerNow now{wall(), guard(), true};
+  const reference::ServerNow now{wall(), quarantine(), true};
   Said said;
   if (const auto* vote = std::get_if<Vote>(&request)) {
     said.answer = table.acquire(vote->claim, vote->ask, now, *this, vote->proposal);
@@ -89,14 +89,14 @@ Said Server::execute(const Request& request) {
                         std::none_of(before.begin(), before.end(), [&](const HoldEntry& hold) {
                           return hold.token == token && hold.fence == *raise;
                         });
-    if (raised) ++World::here().statistics().raised;
+    if (raised) World::here().count("fences raised");
     said.answer = renewed;
   } else if (const auto* rejoining = std::get_if<Rejoining>(&request)) {
     const auto taken = table.rejoin(rejoining->claim, rejoining->fence, now, *this);
-    if (taken) ++World::here().statistics().rejoined;
+    if (taken) World::here().count("holds recorded by re-joining");
     said.answer = taken;
   } else if (const auto* release = std::get_if<WireRelease>(&request)) {
-    given_back_.push_back(release->token);
+    released_.push_back(release->token);
     said.answer = table.release(release->token, release->terms, now, *this);
   } else if (const auto* record_process = std::get_if<RecordProcess>(&request)) {
     auto& alive = memory_.alive;
@@ -104,12 +104,12 @@ Said Server::execute(const Request& request) {
     alive = Alive{record_process->run, lost_nothing ? alive->since : whole_since(),
                   record_process->always};
   }
-  if (!before.empty() || !table.stored.holds.empty() || guard() > microseconds(0)) {
+  if (!before.empty() || !table.stored.holds.empty() || quarantine() > microseconds(0)) {
     last_busy_ = World::here().now();
   }
   check_others(before, token_of(request));
   said.clock = wall();
-  said.guard = std::chrono::ceil<milliseconds>(guard());
+  said.quarantine = std::chrono::ceil<milliseconds>(quarantine());
   if (memory_.alive) said.remembered_run = memory_.alive->run;
   said.run = run();
   said.always = always_fsync_;
@@ -160,12 +160,12 @@ void Server::flush() {
 }
 
 Instant Server::closed_until(const Token& token) const {
-  const bool guarded = !memory_.alive || memory_.alive->run != run();
+  const bool quarantined = !memory_.alive || memory_.alive->run != run();
   const Instant now = World::here().now();
-  Instant end = now + guard();
+  Instant end = now + quarantine();
   const bool remembers = memory_.alive && memory_.alive->always && always_fsync_;
-  if (guarded && !remembers) {
-    end = std::max(now, clock_.instant_of_wall(whole_since() + guard_after_a_loss));
+  if (quarantined && !remembers) {
+    end = std::max(now, clock_.instant_of_wall(whole_since() + quarantine_after_a_loss));
   }
   for (const HoldEntry& hold : memory_.table.stored.holds) {
     if (hold.token != token || !hold.inside()) continue;
@@ -176,26 +176,18 @@ Instant Server::closed_until(const Token& token) const {
 
 bool Server::might_have_rejoined(const Token& token, Span for_so_long) const {
   const auto& holds = memory_.table.stored.holds;
-  const bool given_back =
-      std::find(given_back_.begin(), given_back_.end(), token) != given_back_.end();
+  const bool was_released = std::find(released_.begin(), released_.end(), token) != released_.end();
   const bool free = last_busy_ + for_so_long < World::here().now();
-  return !given_back && free && guard() == microseconds(0) &&
+  return !was_released && free && quarantine() == microseconds(0) &&
          std::none_of(holds.begin(), holds.end(), [&](const HoldEntry& hold) {
            return hold.counts() && left_of(hold, wall()) > microseconds(0);
          });
 }
 
-bool Server::holds(const Token& token) const {
+bool Server::has(const std::function<bool(const HoldEntry&)>& is_such) const {
   const auto& holds = memory_.table.stored.holds;
   return std::any_of(holds.begin(), holds.end(), [&](const HoldEntry& hold) {
-    return hold.token == token && hold.inside() && left_of(hold, wall()) > microseconds(0);
-  });
-}
-
-bool Server::lets_in(const Owner& owner) const {
-  const auto& holds = memory_.table.stored.holds;
-  return std::any_of(holds.begin(), holds.end(), [&](const HoldEntry& hold) {
-    return hold.owner == owner && hold.inside() && left_of(hold, wall()) > microseconds(0);
+    return is_such(hold) && hold.inside() && left_of(hold, wall()) > microseconds(0);
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,7 +32,7 @@ struct Said {
   std::variant<std::monostate, std::variant<Granted, Refused>, std::optional<Granted>, Released>
       answer;
   microseconds clock{0};
-  milliseconds guard{0};
+  milliseconds quarantine{0};
   std::string remembered_run;  ///< in its memory
   std::string run;             ///< its own
   bool always = false;
@@ -78,10 +79,11 @@ class Server final : WaiterNotifier {
   /// The time until which nobody else is admitted as things are, because of this hold or the
   /// quarantine.
   Instant closed_until(const Token& token) const;
-  /// Whether it has a hold for that owner.
-  bool lets_in(const Owner& owner) const;
-  /// Whether it has that hold.
-  bool holds(const Token& token) const;
+  /// Whether it has such a hold, whose lease lasts.
+  bool has(const std::function<bool(const HoldEntry&)>& is_such) const;
+  bool has_holder(const Owner& owner) const {
+    return has([&](const HoldEntry& hold) { return hold.owner == owner; });
+  }
   /// Whether the hold of this token could have rejoined for so long: nobody else held the lock
   /// here, there was no quarantine, and the token was not released here.
   bool might_have_rejoined(const Token& token, Span for_so_long) const;
@@ -99,7 +101,7 @@ class Server final : WaiterNotifier {
   };
   bool wake(const WaiterEntry& waiter, const Message& message) override;
   microseconds wall() const;
-  microseconds guard() const;
+  microseconds quarantine() const;
   /// The time since when nothing can have been forgotten, as far as the process knows.
   microseconds whole_since() const;
   std::string run() const { return name_ + "." + std::to_string(life_); }
@@ -123,7 +125,7 @@ class Server final : WaiterNotifier {
     Token token;
   };
   std::vector<Listener> listeners_;
-  std::vector<Token> given_back_;
+  std::vector<Token> released_;
   Instant last_busy_{};  ///< the last request while the server had a hold or was in quarantine
 };
 

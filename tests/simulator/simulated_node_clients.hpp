@@ -10,7 +10,6 @@
 #include "support/exchanges.hpp"
 
 namespace dlock::sim {
-
 class SimulatedNodeWorker;
 
 /// A reply that the client has not read yet. Its lease is dated when the client's code runs.
@@ -19,7 +18,7 @@ struct Unheard {
   Deadline sent{};
 };
 
-/// Connects one process to the members, over the virtual network.
+/// Connects one process to the nodes, over the virtual network.
 class SimulatedNodeClients final : public NodeClients {
  public:
   /// `client`: the machine of `process`.
@@ -28,8 +27,8 @@ class SimulatedNodeClients final : public NodeClients {
   ~SimulatedNodeClients() override;
 
   std::size_t size() const override { return workers_.size(); }
-  std::string name(std::size_t member) const override;
-  std::uint64_t ask(std::size_t member, NodeRequest request, Deadline deadline) override;
+  std::string name(std::size_t node) const override;
+  std::uint64_t ask(std::size_t node, NodeRequest request, Deadline deadline) override;
   /// No client of the simulator uses this.
   bool has_sent_releases(std::size_t) const override { return true; }
   std::optional<NodeReply> hear(Deadline until, int cancel_fd) override;
@@ -42,9 +41,9 @@ class SimulatedNodeClients final : public NodeClients {
   Process& process_;
   std::deque<Unheard> inbox_;
   std::vector<std::shared_ptr<SimulatedNodeWorker>> workers_;
-  std::uint64_t inquiries_ = 0;
+  std::uint64_t requests_ = 0;
   test::Exchanges exchanges_;
-  bool voted_for_ = false;  ///< by a member, for a lock that is not acquired yet
+  bool voted_for_ = false;  ///< by a node, for a lock that is not acquired yet
 };
 
 }  // namespace dlock::sim

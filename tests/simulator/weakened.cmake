@@ -22,7 +22,7 @@ weaken(lease_from_the_reply src/lock/store.cpp
 weaken(half_for_a_majority src/lock/claim.cpp
   "return servers * owners / (owners + 1) + 1;" "return servers * owners / (owners + 1);")
 
-weaken(readers_beside_seats tests/reference/redis_transaction.cpp
+weaken(readers_beside_seats tests/reference/redis_table.cpp
   "return apart(limit, hold.limit);" "return apart(hold.limit, hold.limit);")
 
 weaken(votes_not_released src/quorum/quorum_hold.cpp
@@ -39,7 +39,7 @@ weaken(clock_that_stops_in_a_suspend src/base/clock.cpp "CLOCK_BOOTTIME" "CLOCK_
 weaken(fence_not_stored src/quorum/quorum_hold.cpp
   "acquired || vote.fence == fence;" "acquired || vote.fence <= fence;")
 
-weaken(fence_without_clock tests/reference/redis_transaction.cpp
+weaken(fence_without_clock tests/reference/redis_table.cpp
   "Fence{std::max(stored_.last_fence.value + 1, allowed.count())}"
   "Fence{stored_.last_fence.value + (allowed.count() > 0 ? 1 : 0)}")
 
@@ -47,7 +47,7 @@ weaken(tickets_of_the_wall_clock src/quorum/quorum_store.cpp
   "nodes_.clocks().median(hold.asked_first);"
   "std::optional(wall_now().time_since_epoch());")
 
-weaken(no_restart_guard tests/reference/redis_transaction.cpp
+weaken(no_restart_guard tests/reference/redis_table.cpp
   "if (now_.quarantine > microseconds(0) && verdict" "if (now_.quarantine < microseconds(0) && verdict")
 weaken(no_restart_guard src/quorum/quorum_hold.cpp
   "vote.quarantined_for = reply.standing.quarantined_for;" "")

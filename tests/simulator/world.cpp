@@ -2,10 +2,16 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <string>
 #include <utility>
 
 namespace dlock::sim {
 namespace {
+
+constexpr std::int64_t million = 1'000'000;
+/// The machines have been up for an hour when a schedule begins, on a day in 2027.
+constexpr Span boot_at_start = std::chrono::hours(1);
+constexpr Span wall_at_start = std::chrono::seconds(1'800'000'000);
 
 World* the_world = nullptr;
 constexpr std::size_t lines_of_a_story = 100'000;
@@ -14,12 +20,30 @@ constexpr std::uint64_t most_happenings = 300'000;
 
 }  // namespace
 
+MachineClock::MachineClock(std::int64_t rate_ppm, Span wall_ahead)
+    : rate_ppm_(rate_ppm), wall_against_boot_(wall_at_start - boot_at_start + wall_ahead) {}
+
+Span MachineClock::boot(Instant now) const {
+  const std::int64_t elapsed = now.time_since_epoch().count();
+  return boot_at_start +
+         Span(elapsed + elapsed / million * rate_ppm_ + elapsed % million * rate_ppm_ / million);
+}
+
+Instant MachineClock::instant_of_boot(Span boot) const {
+  const std::int64_t shown = (boot - boot_at_start).count();
+  const std::int64_t rate = million + rate_ppm_;
+  return Instant(Span(shown / rate * million + shown % rate * million / rate));
+}
+
 World::World(std::uint64_t seed, bool with_story, Statistics& statistics)
     : chance_(seed), statistics_(statistics), with_story_(with_story) {
   the_world = this;
 }
 
-World::~World() { the_world = nullptr; }
+World::~World() {
+  statistics_["happenings"] += happened_;
+  the_world = nullptr;
+}
 
 World& World::here() { return *the_world; }
 
@@ -41,7 +65,6 @@ bool World::step(Instant end) {
   const Happening next = std::move(to_come_.back());
   to_come_.pop_back();
   now_ = next.when;
-  ++statistics_.happenings;
   if (++happened_ == most_happenings) violated("it goes on and on");
   next.what();
   return true;

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <set>
+#include <sstream>
 #include <string>
 #include <thread>
 
@@ -33,33 +34,14 @@ TEST_CASE("what is finer than a millisecond is rounded up, so that nothing becom
 }
 
 TEST_CASE("anything else is no duration") {
-  for (const char* text : {"",
-                           " ",
-                           "s",
-                           "-1",
-                           "+1",
-                           "1 s",
-                           "1s ",
-                           "1x",
-                           "1e3",
-                           "0x10",
-                           ".",
-                           ".s",
-                           "1.",
-                           "1.5.1",
-                           "30m1h",
-                           "1m1m",
-                           "1h30",
-                           "366d",
-                           "99999999999999",
-                           "1s5",
-                           "1S",
-                           "365d1ms",
-                           "nan",
-                           "1,5"}) {
+  std::istringstream words(
+      "s -1 +1 1x 1e3 0x10 . .s 1. 1.5.1 30m1h 1m1m 1h30 366d 99999999999999 1s5 1S 365d1ms nan "
+      "1,5");
+  for (std::string text; words >> text;) {
     CAPTURE(text);
     CHECK_FALSE(parse_duration(text));
   }
+  for (const char* text : {"", " ", "1 s", "1s "}) CHECK_FALSE(parse_duration(text));
 }
 
 TEST_CASE("people read an age in its two largest units") {

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <cstring>
+#include <initializer_list>
 
 #include "config/server_url.hpp"
 #include "config/user_text.hpp"
@@ -147,47 +148,30 @@ TEST_CASE("a wrong scheme is refused, with what was meant") {
   }
 }
 
-TEST_CASE("no message shows what stands before an @") {
-  for (const char* url : {"redis://u:secret@",
-                          "redis://u:secret@h:x",
-                          "redis://u:secret@h/x",
-                          "redis://:secret@h?x",
-                          "redis://:secret@h/1/2",
-                          "redis://secret@h:0",
-                          "redis://:sec/secret@h",
-                          "redis://:a?secret@h",
-                          "redis://:a#secret@h",
-                          "redis://:%secret@h",
-                          "redis://:secret%@h",
-                          "redis://:secret@[x]",
-                          "redis://:secret@::1",
-                          "rdis://:secret@h",
-                          "rediss://:secret@h:x",
-                          "redis+sentinel://:secret@h",
-                          "rediss+sentinel://u:secret@h,/m",
-                          "redis+cluster://:secret@h/1",
-                          "redis:secret@h",
-                          ":secret@h",
-                          "secret@h",
-                          "unix://:secret@run",
-                          "unix://:sec/secret@/run",
-                          "unix://:secret@/run?x",
-                          "unix://:secret@/run?db=x",
-                          "unix://:sec?secret@/run",
-                          "local:secret@h",
-                          "redis://:secret@a@h:x",
-                          "secret://x@h",
-                          "redis://:1/secret@h",
-                          "redis://u:secret/x@h",
-                          "redis://u:secret?x@h",
-                          "unix://u:secret/x@/run",
-                          "postgres:///u:secret@h/db",
-                          "mysql:///u:secret@h/db"}) {
+/// Checks that each URL is refused, without a word of its password.
+void are_refused(std::initializer_list<const char*> urls) {
+  for (const char* url : urls) {
     CAPTURE(url);
-    const std::string line = fault(url);
-    CHECK_FALSE(line.empty());
-    if (std::string(url) != "secret://x@h") CHECK(line.find("secret") == std::string::npos);
+    CHECK_FALSE(fault(url).empty());
+    CHECK(fault(url).find("sekret") == std::string::npos);
   }
+}
+
+TEST_CASE("no message shows what stands before an @") {
+  are_refused({"redis://u:sekret@", "redis://u:sekret@h:x", "redis://u:sekret@h/x",
+               "redis://:sekret@h?x", "redis://:sekret@h/1/2", "redis://sekret@h:0",
+               "redis://:sec/sekret@h", "redis://:a?sekret@h", "redis://:a#sekret@h",
+               "redis://:%sekret@h"});
+  are_refused({"redis://:sekret%@h", "redis://:sekret@[x]", "redis://:sekret@::1",
+               "redis://:sekret@a@h:x", "redis://:1/sekret@h", "redis://u:sekret/x@h",
+               "redis://u:sekret?x@h"});
+  are_refused({"unix://:sekret@run", "unix://:sec/sekret@/run", "unix://:sekret@/run?x",
+               "unix://:sekret@/run?db=x", "unix://:sec?sekret@/run", "unix://u:sekret/x@/run"});
+  are_refused({"rdis://:sekret@h", "rediss://:sekret@h:x", "redis+sentinel://:sekret@h",
+               "rediss+sentinel://u:sekret@h,/m", "redis+cluster://:sekret@h/1", "redis:sekret@h",
+               ":sekret@h", "sekret@h", "local:sekret@h", "postgres:///u:sekret@h/db",
+               "mysql:///u:sekret@h/db"});
+  CHECK_FALSE(fault("secret://x@h").empty());
 }
 
 TEST_CASE("a server is named without user and password, and escaped") {

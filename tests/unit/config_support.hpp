@@ -1,30 +1,16 @@
 #pragma once
 
-#include <functional>
 #include <map>
-#include <optional>
 #include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 
-#include "base/error.hpp"
 #include "config/settings.hpp"
 #include "support/files.hpp"
 #include "support/temp_dir.hpp"
+#include "unit/error_of.hpp"
 
 namespace dlock::test {
-
-/// The kind and the message of the error of `action`; nothing if it succeeds.
-inline std::optional<std::pair<ErrorKind, std::string>> error_of(
-    const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return std::pair(error.kind(), std::string(error.what()));
-  }
-  return std::nullopt;
-}
 
 /// The message of the usage error for `arguments`; empty if they are valid.
 inline std::string refusal(const std::vector<std::string>& arguments) {

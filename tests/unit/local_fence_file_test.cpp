@@ -7,11 +7,11 @@
 #include <optional>
 #include <thread>
 
-#include "base/error.hpp"
 #include "local/fence_register_file.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
 #include "support/temp_dir.hpp"
+#include "unit/error_of.hpp"
 
 namespace dlock::test {
 namespace {
@@ -25,12 +25,7 @@ Fence seal_in(const std::string& path, std::int64_t fence) {
 }
 
 std::optional<ErrorKind> trouble_at(const std::string& path) {
-  try {
-    seal_in(path, 5);
-  } catch (const Error& error) {
-    return error.kind();
-  }
-  return std::nullopt;
+  return error_kind_of([&] { seal_in(path, 5); });
 }
 
 }  // namespace

@@ -11,8 +11,8 @@
 #include <filesystem>
 #include <optional>
 
-#include "base/error.hpp"
 #include "base/wait.hpp"
+#include "error_of.hpp"
 #include "local/directory.hpp"
 #include "local_support.hpp"
 #include "support/eventually.hpp"
@@ -34,13 +34,9 @@ struct Files {
     return KeyFile::open(directory, name, use, call_options);
   }
   ErrorKind trouble_with(const std::string& name, const CallOptions& call_options = {}) const {
-    try {
-      open(name, KeyFile::Use::create, call_options);
-    } catch (const Error& error) {
-      CHECK(std::string(error.what()).find(name) != std::string::npos);
-      return error.kind();
-    }
-    return ErrorKind::bug;
+    const auto error = error_of([&] { open(name, KeyFile::Use::create, call_options); }).value();
+    CHECK(error.second.find(name) != std::string::npos);
+    return error.first;
   }
 };
 
@@ -123,12 +119,8 @@ TEST_CASE("a process stopped while it has the file makes others say so at their 
   CHECK(BootClock::now() < later(start, milliseconds(15'000)));
   Event interrupt;
   interrupt.raise();
-  try {
-    files.open("k", KeyFile::Use::create, {never, interrupt.fd()});
-    FAIL("not interrupted");
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::interrupted);
-  }
+  const auto open = [&] { files.open("k", KeyFile::Use::create, {never, interrupt.fd()}); };
+  CHECK(error_kind_of(open) == ErrorKind::interrupted);
 }
 
 TEST_CASE("who waited for a file that was removed meanwhile gets the new one") {
@@ -154,12 +146,9 @@ TEST_CASE("a full disk leaves the state as it was and names the file") {
     setrlimit(RLIMIT_FSIZE, &limit);
     auto file = files.open("k");
     file->read();
-    try {
-      file->write(std::string(10'000, 'x'), {}, [] {});
-    } catch (const Error& error) {
-      const bool named = std::string(error.what()).find(files.dir / "k") != std::string::npos;
-      _exit(error.kind() == ErrorKind::host_refused && named ? 7 : 1);
-    }
+    const auto error = error_of([&] { file->write(std::string(10'000, 'x'), {}, [] {}); }).value();
+    const bool named = error.second.find(files.dir / "k") != std::string::npos;
+    _exit(error.first == ErrorKind::host_refused && named ? 7 : 1);
   });
   CHECK(limited.wait() == 7);
   CHECK(files.open("k")->read() == "small");

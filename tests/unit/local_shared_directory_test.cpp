@@ -94,6 +94,7 @@ TEST_CASE("each user that may write to a shared directory can use what another h
     return path;
   };
   CHECK(usable_by_both(made("root first", 0755, one), 0, one));
+  CHECK(usable_by_both(made("sticky", 01777, 0), one, other));
   if (!list(made("probe", 0755, one))) {
     MESSAGE("skipped: no setfacl here, or no access control lists");
     return;

@@ -6,10 +6,10 @@
 #include <set>
 #include <string_view>
 
-#include "base/error.hpp"
 #include "cas/record.hpp"
 #include "local/key_file.hpp"
 #include "rule/table_text.hpp"
+#include "unit/error_of.hpp"
 
 using namespace dlock;
 
@@ -86,12 +86,7 @@ TEST_CASE("a hold with a flag of a later version is refused, in a file and in a 
   for (std::string text : {table_text(key, full_table()), record_text(key, full_table())}) {
     text.replace(text.find(" k "), 3, " x ");
     const auto read = text.starts_with("dlock-table") ? parse_table : parse_record;
-    try {
-      read(text, "k");
-      FAIL("no Error");
-    } catch (const Error& error) {
-      CHECK(error.kind() == ErrorKind::wrong_data);
-    }
+    CHECK(test::error_kind_of([&] { read(text, "k"); }) == ErrorKind::wrong_data);
   }
 }
 
@@ -227,12 +222,8 @@ TEST_CASE("a time or a lease that no clock can have told is refused, and not rec
   const auto is_refused = [](const auto& spoil) {
     LockTable table = full_table();
     spoil(table);
-    try {
-      parse_record(record_text({"k"}, table), "record");
-    } catch (const Error& error) {
-      return error.kind() == ErrorKind::wrong_data;
-    }
-    return false;
+    const auto read = [&] { parse_record(record_text({"k"}, table), "record"); };
+    return test::error_kind_of(read) == ErrorKind::wrong_data;
   };
   CHECK(!is_refused([](LockTable&) {}));
   CHECK(is_refused([](LockTable& table) { table.holds[0].at = microseconds::max(); }));

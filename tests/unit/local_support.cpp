@@ -5,7 +5,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -23,46 +22,8 @@ Claim claim_on(const std::string& key) {
   return claim;
 }
 
-namespace {
-
-/// Sleeps for `claim` until `until`; returns whether the lock was handed over and confirmed.
-bool sleep_for_lock(LocalStore& store, const Claim& claim, Deadline until, int& sleeps) {
-  while (true) {
-    ++sleeps;
-    const Wake wake = store.sleep(claim, until, -1);
-    if (wake.why == Wake::Reason::granted) {
-      return store.renew(claim, {}, {}).grant.has_value();
-    }
-    if (wake.why != Wake::Reason::changed) return false;
-    until = wake.ask_again_at;
-  }
-}
-
-}  // namespace
-
-int wait_for_lock(LocalStore& store, const Claim& claim) {
-  Ask ask{true, std::nullopt};
-  int sleeps = 0;
-  while (true) {
-    const Answer answer = store.acquire(claim, ask, {});
-    if (std::holds_alternative<Grant>(answer)) return sleeps;
-    const auto& refusal = std::get<Refusal>(answer);
-    ask.ticket = refusal.ticket;
-    const auto span = std::min(refusal.ask_again_in, milliseconds(25'000));
-    if (sleep_for_lock(store, claim, later(BootClock::now(), span), sleeps)) return sleeps;
-  }
-}
-
 bool try_lock(LocalStore& store, const Claim& claim) {
   return std::holds_alternative<Grant>(store.acquire(claim, {}, {}));
-}
-
-Refusal refused(LocalStore& store, const Claim& claim) {
-  return std::get<Refusal>(store.acquire(claim, {}, {}));
-}
-
-bool may_have_lapsed(Deadline handed_over) {
-  return passed_since(handed_over) > milliseconds(1500);
 }
 
 Forked::Forked(const std::function<void()>& work) {

@@ -11,16 +11,8 @@ namespace dlock::test {
 /// An exclusive claim of a new owner with a ttl of 30 s, held by a process.
 Claim claim_on(const std::string& key);
 
-/// Waits in the queue until it has the lock, as acquire() does; returns how often it slept.
-int wait_for_lock(LocalStore& store, const Claim& claim);
-
 /// Asks without waiting; returns whether the lock was granted.
 bool try_lock(LocalStore& store, const Claim& claim);
-Refusal refused(LocalStore& store, const Claim& claim);
-
-/// Whether a hand-over of that time may have expired by now, as an unconfirmed one does after two
-/// seconds. A test has to be repeated if the machine was so late.
-bool may_have_lapsed(Deadline handed_over);
 
 /// A child process that runs `work`; the destructor kills and reaps it if it still runs.
 class Forked {

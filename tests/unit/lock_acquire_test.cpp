@@ -1,4 +1,5 @@
-// How often a waiter asks while nothing happens, and how it ends without an answer.
+// How often a waiter asks while nothing happens, how it ends without an answer, and how long a
+// hand-over counts.
 
 #include "lock/acquire.hpp"
 
@@ -14,6 +15,7 @@
 #include "lock/store.hpp"
 #include "support/idle_store.hpp"
 #include "support/silent_listener.hpp"
+#include "unit/error_of.hpp"
 
 namespace dlock::test {
 namespace {
@@ -136,12 +138,7 @@ TEST_CASE("a wait that ends before the first answer for a later key is no refusa
   AcquireOptions terms;
   terms.wait = wait;
   SilentListener silent;
-  try {
-    acquire(store, claims, terms, silent);
-    FAIL("it was refused by nobody");
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::unavailable);
-  }
+  CHECK(error_kind_of([&] { acquire(store, claims, terms, silent); }) == ErrorKind::unavailable);
   CHECK(store.released == std::vector<std::string>{"first", "last"});
 }
 
@@ -195,6 +192,19 @@ TEST_CASE("a key that is handed over is confirmed before the keys had earlier ar
   CHECK(renewed_before({"first", "last"}) == std::vector<std::string>{"last", "first"});
   // A single key costs no further request.
   CHECK(renewed_before({"last"}).empty());
+}
+
+TEST_CASE("a hand-over that was read late leaves no time to start a command unasked") {
+  constexpr milliseconds lease{6000};
+  constexpr milliseconds waited{2000};
+  // The message was sent 1.2 s after the answer by the server's clock; it is read 0.8 s later.
+  const DatedAnswer answer{BootClock::now() - waited, microseconds(0)};
+  const HandOver told{milliseconds(1200), lease, Fence{7}};
+  const auto grant = handed_over_grant(answer, told, milliseconds(0));
+  REQUIRE(grant);
+  CHECK(grant->fence == Fence{7});
+  CHECK(!grant->confirmed);
+  CHECK(grant->lease.valid_until <= later(BootClock::now(), lease / 3));
 }
 
 }  // namespace

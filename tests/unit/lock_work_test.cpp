@@ -61,18 +61,22 @@ TEST_CASE("a pid that was given to another process is not the one that was meant
   CHECK(!process_end(former));
 }
 
-TEST_CASE("nothing is said about a process of another pid namespace") {
-  ProcessId foreign = own_process();
-  foreign.pid_space += 1;
-  CHECK(process_life(foreign) == Life::unknown);
-  CHECK(work_life({Owner{mine}, foreign, 0}) == Life::unknown);
+TEST_CASE("nothing is said about a process of another pid namespace, or of an unknown one") {
+  for (const std::uint64_t space : {own_process().pid_space + 1, std::uint64_t{0}}) {
+    ProcessId foreign = own_process();
+    foreign.pid_space = space;
+    CHECK(process_life(foreign) == Life::unknown);
+    CHECK(work_life({Owner{mine}, foreign, 0}) == Life::unknown);
+  }
 }
 
-/// A process that runs a shell script, with `owner` in its environment unless that is empty.
-Process marked(const std::string& script, const std::string& owner) {
+/// A process that runs `sleep`, with `owner` in its environment unless that is empty.
+Process marked(const std::string& owner) {
   ProcessOptions options;
   if (!owner.empty()) options.env["DLOCK_OWNER"] = owner;
-  return Process({"sh", "-c", script}, options);
+  Process process({"sh", "-c", "exec sleep 60"}, options);
+  CHECK(eventually([&] { return command_name(process.pid()) == "sleep"; }));
+  return process;
 }
 
 /// The work of `owner`, whose command leads no process group.
@@ -90,8 +94,7 @@ TEST_CASE(
   CHECK(eventually(is_over));
   for (const std::string& owner : {mine + "/b2", mine + "/b2/c3"}) {
     CAPTURE(owner);
-    Process process = marked("exec sleep 60", owner);
-    CHECK(eventually([&] { return command_name(process.pid()) == "sleep"; }));
+    Process process = marked(owner);
     CHECK(work_life(work) == Life::alive);
     CHECK(works_for(process.pid(), work.owner));
     CHECK(running_processes(work) == std::vector{process.pid()});
@@ -104,8 +107,7 @@ TEST_CASE(
   }
   for (const std::string& owner : {mine, mine + "/b22", std::string("b2"), std::string()}) {
     CAPTURE(owner);
-    Process process = marked("exec sleep 60", owner);
-    CHECK(eventually([&] { return command_name(process.pid()) == "sleep"; }));
+    Process process = marked(owner);
     CHECK(eventually(is_over));
     CHECK(!works_for(process.pid(), work.owner));
     process.signal(SIGKILL);
@@ -114,7 +116,7 @@ TEST_CASE(
 }
 
 TEST_CASE("what is older than the dlock that holds is no work of its, also with its mark") {
-  Process process = marked("exec sleep 60", mine);
+  Process process = marked(mine);
   const auto started = process_now(process.pid()).started;
   CHECK(work_life(work_of(mine, started)) == Life::alive);
   CHECK(eventually([&] { return work_life(work_of(mine, started + 1)) == Life::over; }));
@@ -173,17 +175,33 @@ TEST_CASE("a process whose first thread has exited runs while another does") {
   CHECK(eventually([&] { return process_life(id) == Life::over; }));
 }
 
-TEST_CASE("a mailbox can be reached while its owner lives, and its end is seen") {
+struct Folder {
   TempDir dir;
-  const Directory directory({dir.path(), true});
+  const Directory directory{{dir.path(), true}};
+};
+
+/// A table whose holder, a process, has ended, with a waiter.
+LockTable held_by_dead() {
+  LockTable table;
+  table.holds.resize(1);
+  table.holds[0].backing.by_process = true;
+  table.holds[0].backing.process = own_process();
+  table.holds[0].backing.process.started -= 1;
+  table.queue.resize(1);
+  table.queue[0].token.text = "first";
+  return table;
+}
+
+TEST_CASE("a mailbox can be reached while its owner lives, and its end is seen") {
+  const Folder folder;
   Fd writer;
   std::string name;
   {
-    WakeFifo box(directory);
+    WakeFifo box(folder.directory);
     name = box.name();
-    CHECK(reach(directory, name).how == Reached::How::gone);
+    CHECK(reach(folder.directory, name).how == Reached::How::gone);
     box.open();
-    auto reached = reach(directory, name);
+    auto reached = reach(folder.directory, name);
     CHECK(reached.how == Reached::How::listening);
     CHECK(write(reached.fd.get(), "!", 1) == 1);
     CHECK(readable(box.fd()));
@@ -193,22 +211,20 @@ TEST_CASE("a mailbox can be reached while its owner lives, and its end is seen")
     CHECK(!readable(writer.get()));
   }
   CHECK(readable(writer.get()));
-  CHECK(reach(directory, name).how == Reached::How::gone);
-  CHECK(reach(directory, "../" + name).how == Reached::How::gone);
+  CHECK(reach(folder.directory, name).how == Reached::How::gone);
+  CHECK(reach(folder.directory, "../" + name).how == Reached::How::gone);
 }
 
 TEST_CASE("a mailbox that is a file of somebody's is not written to") {
-  TempDir dir;
-  const Directory directory({dir.path(), true});
+  const Folder folder;
   const std::string name = ".wait-" + std::string(32, '0');
-  const Fd file(open((dir / name).c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
+  const Fd file(open((folder.dir / name).c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
   REQUIRE(file);
-  CHECK(reach(directory, name).how == Reached::How::gone);
+  CHECK(reach(folder.directory, name).how == Reached::How::gone);
 }
 
 TEST_CASE("a holder in another pid namespace lives by its mailbox, and then by its lease") {
-  TempDir dir;
-  const Directory directory({dir.path(), true});
+  const Folder folder;
   LockTable table;
   HoldEntry hold;
   hold.at = microseconds(100);
@@ -217,60 +233,43 @@ TEST_CASE("a holder in another pid namespace lives by its mailbox, and then by i
   hold.backing.process = own_process();
   hold.backing.process.pid_space += 1;
   {
-    WakeFifo box(directory);
+    WakeFifo box(folder.directory);
     box.open();
     hold.backing.mailbox = box.name();
     table.holds.push_back(hold);
-    refresh(table, directory, microseconds(200), {});
+    refresh(table, folder.directory, microseconds(200), {});
     CHECK(table.holds[0].at == microseconds(200));
     CHECK(lives_by_process(table.holds[0], microseconds(200)));
     table.holds[0].flag = Flag::provisional;
-    refresh(table, directory, microseconds(300), {});
+    refresh(table, folder.directory, microseconds(300), {});
     CHECK(table.holds[0].at == microseconds(200));
     table.holds[0].flag = Flag::held;
   }
-  CHECK(!refresh(table, directory, microseconds(400), {}).changed);
+  CHECK(!refresh(table, folder.directory, microseconds(400), {}).changed);
   CHECK(table.holds[0].at == microseconds(200));
 }
 
 TEST_CASE("the first in the queue watches the command of a killed dlock, not the clock") {
-  TempDir dir;
-  const Directory directory({dir.path(), true});
-  Process command = marked("exec sleep 60", mine);
-  LockTable table;
-  HoldEntry hold;
-  hold.backing.by_process = true;
-  hold.backing.process = own_process();
-  hold.backing.process.started -= 1;
-  hold.token = {mine + ":1"};
-  hold.backing.command = own_process();
-  table.holds.push_back(hold);
-  table.queue.resize(1);
-  table.queue[0].token.text = "first";
-  CHECK(!refresh(table, directory, microseconds(1), {}).changed);
-  const QueueWatch watch = watch_before(table, directory, {"first"});
+  const Folder folder;
+  Process command = marked(mine);
+  LockTable table = held_by_dead();
+  table.holds[0].token = {mine + ":1"};
+  table.holds[0].backing.command = own_process();
+  CHECK(!refresh(table, folder.directory, microseconds(1), {}).changed);
+  const QueueWatch watch = watch_before(table, folder.directory, {"first"});
   CHECK(watch.first);
   CHECK(!watch.look_again);
   REQUIRE(watch.ends.size() == 1);
   CHECK(!readable(watch.ends[0].get()));
   command.signal(SIGKILL);
   CHECK(eventually([&] { return readable(watch.ends[0].get()); }));
-  CHECK(eventually([&] { return refresh(table, directory, microseconds(2), {}).changed; }));
+  CHECK(eventually([&] { return refresh(table, folder.directory, microseconds(2), {}).changed; }));
   CHECK(table.holds.empty());
 }
 
 TEST_CASE("the first in the queue looks again where the holder ended without a command just now") {
-  TempDir dir;
-  const Directory directory({dir.path(), true});
-  LockTable table;
-  HoldEntry hold;
-  hold.backing.by_process = true;
-  hold.backing.process = own_process();
-  hold.backing.process.started -= 1;
-  table.holds.push_back(hold);
-  table.queue.resize(1);
-  table.queue[0].token.text = "first";
-  const QueueWatch watch = watch_before(table, directory, {"first"});
+  const Folder folder;
+  const QueueWatch watch = watch_before(held_by_dead(), folder.directory, {"first"});
   CHECK(watch.look_again);
   CHECK(watch.ends.empty());
 }
@@ -289,9 +288,8 @@ TEST_CASE(
   floored.backing.command.pid = 4242;
   table.holds = {by_process, leased, not_begun, floored};
   table.queue.resize(2);
-  TempDir dir;
-  const Directory directory({dir.path(), true});
-  restart_after_boot(table, directory, microseconds(50));
+  const Folder folder;
+  restart_after_boot(table, folder.directory, microseconds(50));
   REQUIRE(table.holds.size() == 2);
   CHECK(table.holds[0].at == microseconds(0));
   CHECK(table.holds[0].lease == milliseconds(5));
@@ -299,15 +297,14 @@ TEST_CASE(
   CHECK(table.holds[1].lease == milliseconds(7));
   CHECK(table.queue.empty());
   const LockTable seen = table;
-  restart_after_boot(table, directory, microseconds(60));
+  restart_after_boot(table, folder.directory, microseconds(60));
   CHECK(table == seen);
 }
 
 TEST_CASE("a lease that was seen to be granted later than now was granted before a reboot") {
-  TempDir dir;
-  const Directory directory({dir.path(), true});
+  const Folder folder;
   const auto is_old = [&](const LockTable& table, int now) {
-    return is_of_earlier_boot(table, KeyFile::Boot::unknown, directory, microseconds(now));
+    return is_of_earlier_boot(table, KeyFile::Boot::unknown, folder.directory, microseconds(now));
   };
   LockTable table;
   CHECK(!is_old(table, 0));
@@ -318,17 +315,16 @@ TEST_CASE("a lease that was seen to be granted later than now was granted before
 }
 
 TEST_CASE("a table of which one process listens was not written before a reboot") {
-  TempDir dir;
-  const Directory directory({dir.path(), true});
-  WakeFifo holder(directory);
-  WakeFifo waiter(directory);
+  const Folder folder;
+  WakeFifo holder(folder.directory);
+  WakeFifo waiter(folder.directory);
   LockTable table;
   table.holds.resize(1);
   table.queue.resize(1);
   table.holds[0].backing.mailbox = holder.name();
   table.queue[0].backing.mailbox = waiter.name();
   const auto is_old = [&] {
-    return is_of_earlier_boot(table, KeyFile::Boot::other, directory, microseconds(0));
+    return is_of_earlier_boot(table, KeyFile::Boot::other, folder.directory, microseconds(0));
   };
   CHECK(is_old());
   waiter.open();
@@ -337,12 +333,5 @@ TEST_CASE("a table of which one process listens was not written before a reboot"
   CHECK(is_old());
   holder.open();
   CHECK(!is_old());
-  CHECK(!is_of_earlier_boot({}, KeyFile::Boot::current, directory, microseconds(0)));
-}
-
-TEST_CASE("two processes of unknown pid namespaces are not taken for one") {
-  ProcessId foreign = own_process();
-  foreign.pid_space = 0;
-  CHECK(process_life(foreign) == Life::unknown);
-  CHECK(work_life({Owner{mine}, foreign, 0}) == Life::unknown);
+  CHECK(!is_of_earlier_boot({}, KeyFile::Boot::current, folder.directory, microseconds(0)));
 }

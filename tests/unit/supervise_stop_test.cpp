@@ -65,17 +65,15 @@ std::vector<std::string> held_up(const std::string& delay, std::vector<std::stri
 
 TEST_CASE("a family that ignores TERM and left its session is dead when the lease ends") {
   // On a busy machine, dlock or the family may be late now and then, but not every time.
-  bool in_time = false;
-  for (int tries = 0; tries < 5 && !in_time; ++tries) {
+  CHECK(in_one_of(5, [] {
     const auto result = run(supervised(shell(stubborn_family), {"lease=2000", "grace=100"}));
     CHECK(result.exit_code == 79);
     const std::size_t family = pids(result.out).size();
     check_all_dead(result.out, family);
-    if (family < 3) continue;
+    if (family < 3) return false;
     CHECK(says(result, "lost code=-1 signal=9 error=0 noticed=1 survivors=0"));
-    in_time = says(result, "in-time=1");
-  }
-  CHECK(in_time);
+    return says(result, "in-time=1");
+  }));
 }
 
 // The lowest process gets the signal first. The command also waits for a child that ignores TERM,
@@ -139,44 +137,38 @@ TEST_CASE("a child that ends with 0 in the grace has lost the lock all the same"
 
 TEST_CASE("without a grace the child is killed just before the lease ends, not after it") {
   // On a busy machine, it may be late now and then, but not in every try.
-  bool in_time = false;
-  for (int tries = 0; tries < 5 && !in_time; ++tries) {
+  CHECK(in_one_of(5, [] {
     const auto result = run(supervised({"sleep", "60"}, {"lease=2000", "grace=0"}));
     CHECK(says(result, "lost code=-1 signal=9"));
     CHECK(result.duration > milliseconds(1750));
-    in_time = says(result, "in-time=1");
-  }
-  CHECK(in_time);
+    return says(result, "in-time=1");
+  }));
 }
 
 TEST_CASE("a grace that begins late, as dlock was held up, is cut short by the end of the lease") {
   // On a busy machine, dlock or the test may be late now and then, but not in every try.
-  bool in_time = false;
-  for (int tries = 0; tries < 5 && !in_time; ++tries) {
+  CHECK(in_one_of(5, [] {
     const auto begun = BootClock::now();
     auto dlock = Process(supervised(shell(stubborn_family), {"lease=6000", "grace=4000"}));
     const auto family_is_there = [&] { return pids(dlock.out()).size() == 3; };
-    if (!eventually([&] { return family_is_there() || !dlock.running(); })) continue;
-    if (!family_is_there()) continue;
+    if (!eventually([&] { return family_is_there() || !dlock.running(); })) return false;
+    if (!family_is_there()) return false;
     dlock.signal(SIGSTOP);
     poll_until({}, later(begun, milliseconds(3500)));
     dlock.signal(SIGCONT);
     const auto result = dlock.wait(milliseconds(30'000));
     CHECK(says(result, "lost code=-1 signal=9"));
     check_all_dead(result.out, 3);
-    in_time = says(result, "in-time=1");
-  }
-  CHECK(in_time);
+    return says(result, "in-time=1");
+  }));
 }
 
 TEST_CASE("renewals move the moment at which the child must stop") {
   // On a busy machine, a renewal may be late, but not in every try.
-  bool kept = false;
-  for (int tries = 0; tries < 5 && !kept; ++tries) {
+  CHECK(in_one_of(5, [] {
     const auto result = run(supervised({"sleep", "1"}, {"lease=300", "grace=50", "renewals=12"}));
-    kept = result.exit_code == 0 && says(result, "exited code=0 signal=0 error=0 noticed=0");
-  }
-  CHECK(kept);
+    return result.exit_code == 0 && says(result, "exited code=0 signal=0 error=0 noticed=0");
+  }));
 }
 
 TEST_CASE("a loss that is told stops the child long before the lease ends") {
@@ -317,14 +309,12 @@ TEST_CASE("a child that had ended before a late wake keeps its exit code") {
 
 TEST_CASE("a stopped child is waited for, and is killed in time when the lease ends") {
   // On a busy machine, a renewal or dlock may be late now and then, but not in every try.
-  bool as_told = false;
-  for (int tries = 0; tries < 5 && !as_told; ++tries) {
+  CHECK(in_one_of(5, [] {
     const auto result = run(supervised(shell("echo $$; kill -STOP $$; exit 8"),
                                        {"lease=1200", "grace=100", "renewals=2"}));
     CHECK(result.exit_code == 79);
-    as_told = says(result, "in-time=1") && result.duration > milliseconds(1300);
-  }
-  CHECK(as_told);
+    return says(result, "in-time=1") && result.duration > milliseconds(1300);
+  }));
 }
 
 TEST_CASE("what dlock had for children before it was executed is not killed") {

@@ -5,20 +5,15 @@
 #include <filesystem>
 #include <optional>
 
-#include "base/error.hpp"
 #include "support/files.hpp"
 #include "support/tls_files.hpp"
+#include "unit/error_of.hpp"
 
 namespace dlock::test {
 namespace {
 
 std::optional<ErrorKind> trouble_with(const TlsSettings& settings) {
-  try {
-    client_context(settings);
-    return std::nullopt;
-  } catch (const Error& error) {
-    return error.kind();
-  }
+  return error_kind_of([&] { client_context(settings); });
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <set>
 #include <sstream>
 #include <string>
@@ -7,9 +8,12 @@
 
 #include "base/clock.hpp"
 #include "base/duration.hpp"
+#include "base/endpoint.hpp"
+#include "base/error.hpp"
 #include "base/random.hpp"
 #include "base/text.hpp"
 #include "base/wait.hpp"
+#include "support/eventually.hpp"
 
 namespace dlock {
 
@@ -152,6 +156,36 @@ TEST_CASE("a random span is any within its bound, the bound included") {
 
 TEST_CASE("a moment is written as ISO 8601 in UTC, with milliseconds") {
   CHECK(iso8601(WallTime(microseconds(1'767'323'045'678'901))) == "2026-01-02T03:04:05.678Z");
+}
+
+TEST_CASE("a password that cannot be read fails one login, and the next one takes the last") {
+  bool readable = true;
+  const Password password([&](const CallOptions&) -> std::string {
+    if (!readable) throw_usage("gone");
+    return "pw";
+  });
+  readable = false;
+  const auto fails = [&] {
+    try {
+      password.text({});
+      return false;
+    } catch (const Error& error) {
+      return error.kind() == ErrorKind::unavailable && std::string(error.what()) == "gone";
+    }
+  };
+  CHECK(test::eventually(fails));
+  CHECK(password.text({}) == "pw");
+  CHECK(fails());
+}
+
+TEST_CASE("logins share a password that took as long to read as it is old") {
+  int reads = 0;
+  const Password password([&](const CallOptions&) {
+    if (++reads == 1) std::this_thread::sleep_for(std::chrono::seconds(2));
+    return std::to_string(reads);
+  });
+  CHECK(password.text({}) == "1");
+  CHECK(test::eventually([&] { return password.text({}) == "2"; }));
 }
 
 }  // namespace dlock

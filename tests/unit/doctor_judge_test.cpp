@@ -1,14 +1,12 @@
 #include <doctest/doctest.h>
 #include <linux/magic.h>
 
-#include "unit/doctor_support.hpp"
+#include "doctor/checks.hpp"
 
 namespace dlock {
 namespace {
 
 using namespace std::chrono_literals;
-using test::found;
-using test::is;
 using Fields = std::map<std::string, std::string>;
 
 /// The facts of a faultless server.
@@ -44,11 +42,29 @@ ServerFacts with(const Fields& info, const Fields& config) {
   return facts;
 }
 
+Finding find(const Findings& findings, const std::string& check) {
+  for (const Finding& each : findings) {
+    if (each.check == check) return each;
+  }
+  return {Level::ok, "", "no such check", ""};
+}
+
+/// Whether the finding has this level, and this part in its text or advice.
+bool is(const Finding& finding, Level level, const std::string& part) {
+  CAPTURE(finding.text);
+  CAPTURE(finding.advice);
+  CHECK((finding.level == Level::ok) == finding.advice.empty());
+  const bool as_expected = finding.level == level &&
+                           (finding.text + " -> " + finding.advice).find(part) != std::string::npos;
+  CHECK(as_expected);
+  return as_expected;
+}
+
 bool server_says(const ServerFacts& facts, const std::string& check, Level level,
                  const std::string& part, const DoctorOptions& options = {}) {
   ServerFacts examined = facts;
   examined.options = options;
-  return is(found(check_server(examined), check), level, part);
+  return is(find(check_server(examined), check), level, part);
 }
 
 TEST_CASE("doctor: a healthy server has nothing but ok") {
@@ -159,11 +175,11 @@ TEST_CASE("doctor: missing rights are named as ACL SETUSER takes them") {
   facts.missing = {"+eval", "+evalsha", "+scan"};
   CHECK(server_says(facts, "scripts", Level::error, "-> ACL SETUSER jobs +eval +evalsha"));
   CHECK(server_says(facts, "rights", Level::error, "-> ACL SETUSER jobs +scan"));
-  CHECK(found(check_server(facts), "lock").check.empty());
+  CHECK(find(check_server(facts), "lock").check.empty());
   facts.missing = {};
   facts.no_scripts = "ERR This instance has Lua scripting support disabled";
   CHECK(server_says(facts, "scripts", Level::error, "--lua"));
-  CHECK(found(check_server(facts), "lock").check.empty());
+  CHECK(find(check_server(facts), "lock").check.empty());
   facts.no_scripts = "";
   facts.absent = {"scan"};
   CHECK(server_says(facts, "rights", Level::error, "lacks the commands scan"));
@@ -298,7 +314,7 @@ TEST_CASE("doctor: sentinels are heard each, and against each other") {
   for (const Finding& each : check_sentinels(three, {})) CHECK(is(each, Level::ok, ""));
   const auto says = [&](const SentinelFacts& odd, const char* check, Level level,
                         const std::string& part, const DoctorOptions& options = {}) {
-    return is(found(check_sentinels({odd, three[1]}, options), check), level, part);
+    return is(find(check_sentinels({odd, three[1]}, options), check), level, part);
   };
   SentinelFacts odd = sentinel(1);
   odd.unreachable = {"cannot connect: Connection refused"};
@@ -368,13 +384,13 @@ TEST_CASE("doctor: a directory that other hosts may share, or not all jobs, is w
   facts.trial.emplace();
   for (const Finding& each : check_local(facts)) CHECK(is(each, Level::ok, ""));
   facts.file_system = NFS_SUPER_MAGIC;
-  CHECK(is(found(check_local(facts), "file-system"), Level::warning, "nfs"));
+  CHECK(is(find(check_local(facts), "file-system"), Level::warning, "nfs"));
   facts.trial->trouble = {"disk full"};
-  CHECK(is(found(check_local(facts), "lock"), Level::error, "disk full"));
+  CHECK(is(find(check_local(facts), "lock"), Level::error, "disk full"));
   for (const char* place : {"/tmp", "/tmp/locks", "/var/tmp/locks", "/tmpfiles"}) {
     facts.directory = place;
     const bool warned = facts.directory != "/tmpfiles";
-    CHECK(is(found(check_local(facts), "directory"), warned ? Level::warning : Level::ok,
+    CHECK(is(find(check_local(facts), "directory"), warned ? Level::warning : Level::ok,
              warned ? "PrivateTmp" : ""));
   }
   facts.trouble = "no such directory";

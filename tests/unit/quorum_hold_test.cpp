@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "quorum/nodes.hpp"
 #include "quorum/quorum_hold.hpp"
 #include "quorum/vote_count.hpp"
 
@@ -201,120 +200,6 @@ TEST_CASE("a waiter asks again when enough nodes have room") {
     hold.on_reply(heard);
   }
   CHECK(merged_refusal(hold).ask_again_in == milliseconds(3000));
-}
-
-const LockKey key{"k"};
-
-std::vector<KeyState> one_holder(Limit limit) {
-  Holder holder;
-  holder.owner = "o";
-  holder.limit = limit;
-  return {KeyState{key, {holder}, {}}};
-}
-
-/// Whether a holder is shown if `servers_with_it` of five servers have it, and the others deny it.
-bool is_shown(Limit limit, std::size_t servers_with_it) {
-  std::vector<std::vector<KeyState>> said(5, {KeyState{key, {}, {}}});
-  for (std::size_t i = 0; i < servers_with_it; ++i) said[i] = one_holder(limit);
-  return !merged_states({{key}, {}}, said, said.size()).front().holders.empty();
-}
-
-Waiter waiter(const std::string& owner, Ticket ticket, milliseconds waiting) {
-  Waiter waiter;
-  waiter.owner = owner;
-  waiter.ticket = ticket;
-  waiter.waiting = waiting;
-  return waiter;
-}
-
-TEST_CASE("merge: who has fewer votes than its limit takes is no holder") {
-  CHECK(is_shown(exclusive, 3));
-  CHECK_FALSE(is_shown(exclusive, 2));
-  CHECK(is_shown(no_limit, 3));
-  CHECK(is_shown(Limit{2}, 4));
-  CHECK_FALSE(is_shown(Limit{2}, 3));
-  CHECK_FALSE(is_shown(Limit{4}, 4));
-}
-
-TEST_CASE("merge: kept holds that one process left are as many as each server has") {
-  Holder kept;
-  kept.kept = true;
-  kept.who.host = "h";
-  kept.who.pid = 7;
-  kept.limit = Limit{2};
-  kept.acquired_at = WallTime(std::chrono::seconds(10));
-  Holder later = kept;
-  later.acquired_at = WallTime(std::chrono::seconds(20));
-  const std::vector<std::vector<KeyState>> said(3, {KeyState{key, {kept, later}, {}}});
-  const auto holders = merged_states({{key}, {}}, said, said.size()).front().holders;
-  REQUIRE(holders.size() == 2);
-  for (const Holder& holder : holders) CHECK(holder.held_on == 3);
-  CHECK(holders[0].acquired_at == kept.acquired_at);
-  CHECK(holders[1].acquired_at == later.acquired_at);
-  const std::vector<Holder> both{kept, later}, first{kept};
-  CHECK(holders_by_owner({both, both}).size() == 2);
-  CHECK(holders_by_owner({first, first}).size() == 1);
-}
-
-TEST_CASE("merge: waiters stand in the order of their tickets, whoever was asked late") {
-  const Waiter first = waiter("first", Ticket{1000}, milliseconds(3));
-  const Waiter second_seen_late = waiter("second", Ticket{2000}, milliseconds(9));
-  const std::vector<std::vector<KeyState>> said = {
-      {KeyState{key, {}, {second_seen_late}}},
-      {KeyState{key, {}, {first, waiter("second", Ticket{2000}, milliseconds(2))}}}};
-  const auto waiters = merged_states({{key}, {}}, said, 3).front().waiters;
-  REQUIRE(waiters.size() == 2);
-  CHECK(waiters[0].owner == "first");
-  CHECK(waiters[0].position == 1);
-  CHECK(waiters[1].waiting == milliseconds(9));
-}
-
-using std::chrono::seconds;
-
-constexpr Deadline boot_start{std::chrono::hours(1)};
-constexpr microseconds wall_start = seconds(1'800'000'000);
-
-/// A reading of a clock with the error `wrong`, `after` the start. The exchange took `took` in all,
-/// and `there` for the request.
-ClockReading reading(microseconds wrong, milliseconds after = milliseconds(0),
-                     milliseconds took = milliseconds(2), milliseconds there = milliseconds(1)) {
-  const Deadline sent = boot_start + after;
-  return {wall_start + after + there + wrong, sent, sent + took};
-}
-
-/// The error of the median, `after` the start.
-std::optional<microseconds> wrong(const ServerClocks& clocks, milliseconds after) {
-  const auto median = clocks.median(boot_start + after);
-  return median ? std::optional(*median - wall_start - after) : std::nullopt;
-}
-
-TEST_CASE("the clock of several servers is the median of those that are known, and goes on") {
-  ServerClocks clocks(3);
-  CHECK(!clocks.median(boot_start));
-  clocks.note(0, reading(seconds(3600)));
-  CHECK(wrong(clocks, milliseconds(0)) == seconds(3600));
-  clocks.note(1, reading(seconds(-3600)));
-  CHECK(wrong(clocks, milliseconds(0)) == seconds(-3600));
-  clocks.note(2, reading(milliseconds(5)));
-  CHECK(wrong(clocks, milliseconds(0)) == milliseconds(5));
-  CHECK(wrong(clocks, milliseconds(60'000)) == milliseconds(5));
-  CHECK(wrong(clocks, milliseconds(-60'000)) == milliseconds(5));
-  clocks.note(0, reading(milliseconds(1), milliseconds(10)));
-  CHECK(wrong(clocks, milliseconds(10)) == milliseconds(1));
-}
-
-TEST_CASE("a reading that took long replaces a quick one only once clocks may have gone apart") {
-  ServerClocks clocks(1);
-  clocks.note(0, reading({}));
-  const auto slow = [](milliseconds after) {
-    return reading({}, after, milliseconds(40), milliseconds(39));
-  };
-  clocks.note(0, slow(milliseconds(1000)));
-  CHECK(wrong(clocks, milliseconds(2000)) == milliseconds(0));
-  clocks.note(0, slow(milliseconds(100'000)));
-  CHECK(wrong(clocks, milliseconds(100'000)) == milliseconds(19));
-  clocks.note(0, reading({}, milliseconds(100'100)));
-  CHECK(wrong(clocks, milliseconds(100'100)) == milliseconds(0));
 }
 
 }  // namespace

@@ -155,6 +155,15 @@ TEST_CASE("the child inherits exactly what it would without dlock") {
   }
 }
 
+TEST_CASE("arguments arrive byte for byte, stdin is the child's") {
+  ProcessOptions options;
+  options.input = "line\n";
+  const auto result = run(supervised({"sh", "-c", "printf '<%s>' \"$@\"; cat", "sh", "", "a b",
+                                      "[a,b]", "++", "--", "\xff;\n$x"}),
+                          options);
+  CHECK(result.out == "<><a b><[a,b]><++><--><\xff;\n$x>line\n");
+}
+
 TEST_CASE("variables are added to the environment, or take the place of those there") {
   ProcessOptions options;
   options.env["PROBE"] = "outer";

@@ -27,11 +27,9 @@ using dlock::test::claim;
 
 namespace {
 
-using Messages = std::vector<std::pair<Token, Message>>;
-
 struct Listeners final : WaiterNotifier {
   std::set<Token> deaf;
-  Messages sent;
+  std::vector<std::pair<Token, Message>> sent;
   bool wake(const WaiterEntry& waiter, const Message& message) override {
     if (deaf.contains(waiter.token)) return false;
     sent.emplace_back(waiter.token, message);

@@ -357,7 +357,7 @@ TEST_CASE("password: a server that repeats what it was sent does not get it show
     const Result result =
         dlock({"inspect", "--server", server.url(), flag}, with("DLOCK_PASSWORD", password));
     CHECK(result.exit_code == 69);
-    CHECK(holds(result.err, "unknown command 'AUTH'"));
+    CHECK(holds(result.err, "(it said: unknown command)"));
     CHECK(!holds(result.err + result.out, password));
   }
 }

@@ -11,17 +11,15 @@
 #include "base/wait.hpp"
 #include "cas/cas_store.hpp"
 #include "compat/compat_store.hpp"
-#include "compat/redlock_store.hpp"
 #include "etcd/etcd_backend.hpp"
 #include "local/local_store.hpp"
 #include "lock/store.hpp"
 #include "output/log.hpp"
 #include "output/sentences.hpp"
+#include "quorum/node_clients.hpp"
 #include "quorum/quorum_store.hpp"
-#include "quorum/threaded_node_clients.hpp"
 #include "redis/cluster_router.hpp"
 #include "redis/redis_connection.hpp"
-#include "redis/redis_member.hpp"
 #include "redis/redis_store.hpp"
 #include "sql/database.hpp"
 #include "zookeeper/zookeeper_backend.hpp"
@@ -138,16 +136,14 @@ class TracingStore final : public Store {
   const Log log_;
 };
 
-std::unique_ptr<QuorumStore> open_quorum(const std::vector<Endpoint>& servers,
-                                         const std::string& prefix, const LinkListener& on_link) {
-  const auto open = [servers, prefix, on_link] {
+/// The servers of a majority, each opened by `node`.
+template <typename Node>
+std::unique_ptr<NodeClients> node_clients(const std::vector<Endpoint>& servers, const Node& node) {
+  return std::make_unique<ThreadedNodeClients>([servers, node] {
     std::vector<std::unique_ptr<Member>> members;
-    for (const Endpoint& server : servers) {
-      members.push_back(std::make_unique<RedisMember>(server, prefix, on_link));
-    }
+    for (const Endpoint& server : servers) members.push_back(node(server));
     return members;
-  };
-  return std::make_unique<QuorumStore>(std::make_unique<ThreadedNodeClients>(open));
+  });
 }
 
 /// The store of a server is a Store, a FenceRegister and Latches at once; that of a majority has no
@@ -176,12 +172,15 @@ std::unique_ptr<As> open_servers(const ServerSettings& settings, const LinkListe
 #endif
   const auto* quorum = std::get_if<QuorumTarget>(&settings.server);
   if (quorum == nullptr) {
-    RedisTerms redis{settings.prefix, settings.replicas};
+    RedisStoreOptions redis{settings.prefix, settings.replicas};
     redis.on_link = on_link;
     return std::make_unique<RedisStore>(open_redis(settings.server, redis), redis);
   }
   if constexpr (std::is_base_of_v<As, QuorumStore>) {
-    return open_quorum(quorum->servers, settings.prefix, on_link);
+    const auto node = [prefix = settings.prefix, on_link](const Endpoint& server) {
+      return std::make_unique<RedisMember>(server, prefix, on_link);
+    };
+    return std::make_unique<QuorumStore>(node_clients(quorum->servers, node));
   } else {
     throw_usage(
         "a majority of servers keeps no latch: name one of them, or an engine that replicates: "
@@ -201,33 +200,34 @@ std::unique_ptr<As> open(const ServerSettings& settings, const LinkListener& on_
 /// Opens an engine in dlock's own layout or in that of another library.
 StorePtr open_any(const ServerSettings& settings, const LinkListener& on_link) {
   if (!settings.layout) return open<Store>(settings, on_link);
-  RedisTerms redis;
+  RedisStoreOptions redis;
   redis.on_link = on_link;
   const auto* quorum = std::get_if<QuorumTarget>(&settings.server);
   if (quorum == nullptr) {
     return std::make_unique<CompatStore>(*settings.layout, open_redis(settings.server, redis));
   }
-  std::vector<StorePtr> nodes;
-  for (const Endpoint& server : quorum->servers) {
-    nodes.push_back(std::make_unique<CompatStore>(*settings.layout, open_redis(server, redis)));
-  }
-  return std::make_unique<RedlockStore>(std::move(nodes));
+  const auto node = [layout = *settings.layout, redis](const Endpoint& server) {
+    return std::make_unique<CompatStore>(layout, open_redis(server, redis));
+  };
+  return std::make_unique<QuorumStore>(
+      node_clients(quorum->servers, node),
+      "a majority as the libraries take it: no fencing token, and a server that restarts empty "
+      "votes at once");
 }
 
 }  // namespace
 
-std::unique_ptr<RedisTransport> open_redis(const Target& server, RedisTerms terms) {
-  terms.may_move = !std::holds_alternative<Endpoint>(server);
+std::unique_ptr<RedisTransport> open_redis(const Target& server, RedisStoreOptions options) {
+  options.may_move = !std::holds_alternative<Endpoint>(server);
   if (const auto* one = std::get_if<Endpoint>(&server)) {
-    return std::make_unique<RedisClient>(std::make_unique<FixedEndpoint>(*one), terms);
+    return std::make_unique<RedisClient>(*one, options);
   }
   if (const auto* target = std::get_if<ClusterTarget>(&server)) {
-    return std::make_unique<ClusterRouter>(target->seeds, std::move(terms));
+    return std::make_unique<ClusterRouter>(target->seeds, std::move(options));
   }
   const auto& target = std::get<SentinelTarget>(server);
   return std::make_unique<RedisClient>(
-      std::make_unique<SentinelResolver>(target.sentinels, target.master_name, target.master),
-      terms);
+      EndpointResolver(target.sentinels, target.master_name, target.master), options);
 }
 
 StorePtr open_store(const ServerSettings& settings) { return open_any(settings, {}); }

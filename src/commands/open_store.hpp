@@ -25,7 +25,7 @@ StorePtr open_store(const ServerSettings& settings, const Log& log);
 CallOptions inspect_call(const ServerSettings& settings, const std::vector<std::string>& patterns);
 
 /// Opens Redis: one server, a master behind Sentinel, or a Cluster.
-std::unique_ptr<RedisTransport> open_redis(const Target& server, RedisTerms terms);
+std::unique_ptr<RedisTransport> open_redis(const Target& server, RedisStoreOptions options);
 
 /// Opens the same engine for latches.
 std::unique_ptr<Latches> open_latches(const ServerSettings& settings);

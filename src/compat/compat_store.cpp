@@ -7,9 +7,155 @@
 #include "base/random.hpp"
 #include "base/text.hpp"
 #include "base/wait.hpp"
+#include "compat/foreign_lock.hpp"
+#include "compat/redisson_script.hpp"
+#include "compat/string_script.hpp"
+#include "compat/symfony_script.hpp"
 #include "redis/reply.hpp"
 
 namespace dlock {
+namespace {
+
+/// The 128 random bits of a token as 32 hex digits; empty if the token does not come from
+/// `acquire`.
+std::string random_part(const Token& token) {
+  constexpr std::size_t hex_digits_of_a_token = 32;
+  const std::string digits = token.text.substr(token.text.rfind(':') + 1);
+  const bool is_hex = digits.size() == hex_digits_of_a_token &&
+                      digits.find_first_not_of("0123456789abcdef") == std::string::npos;
+  return is_hex ? digits : "";
+}
+
+/// 22 characters of base64url for 32 hex digits.
+std::string base64url_of(std::string digits) {
+  constexpr std::string_view letters =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+  constexpr std::size_t digits_of_two_letters = 3;
+  constexpr unsigned values_of_a_letter = 64;
+  digits += '0';
+  std::string out;
+  for (std::size_t i = 0; i < digits.size(); i += digits_of_two_letters) {
+    const auto value = std::stoul(digits.substr(i, digits_of_two_letters), nullptr, 16);
+    out += letters[value / values_of_a_letter];
+    out += letters[value % values_of_a_letter];
+  }
+  return out;
+}
+
+std::string uuid_of(std::string digits) {
+  for (const std::size_t at : {20U, 16U, 12U, 8U}) digits.insert(at, "-");
+  return digits;
+}
+
+/// The name of a second key or channel of a Redisson lock, in the same slot if the lock's name
+/// allows it.
+std::string beside(const std::string& key, const std::string& prefix) {
+  const bool has_brace = key.find('{') != std::string::npos;
+  return prefix + (has_brace ? ":" + key : ":{" + key + "}");
+}
+
+/// Why a hash is no plain lock of Redisson.
+const char* fault_of(const Fields& fields) {
+  for (const auto& [field, value] : fields) {
+    if (field == "mode") return "a Redisson read/write lock";
+  }
+  return fields.size() == 1 ? "a hash that no client of Redisson wrote"
+                            : "a hash with several fields";
+}
+
+}  // namespace
+
+void LockDriver::check_name(const LockKey& key) const {
+  const bool is_redisson = layout_.kind() == LayoutKind::redisson;
+  if (!cluster_ || (!is_redisson && layout_.row->signal != ReleaseSignal::list)) return;
+  const auto open = key.text.find('{');
+  const auto close = key.text.find('}', open == std::string::npos ? 0 : open);
+  const bool has_tag = open != std::string::npos && close != std::string::npos && close > open + 1;
+  const bool has_braces = open != std::string::npos || close != std::string::npos;
+  if (has_tag || (is_redisson && !has_braces)) return;
+  throw_usage(escaped(key.text) + ": in a Cluster the " +
+              (is_redisson ? "keys of a Redisson lock share a slot only where its name has no "
+                             "braces, or a pair with text between them"
+                           : "two keys of python-redis-lock share a slot only where a part of "
+                             "the name stands in braces"));
+}
+
+HoldMark LockDriver::mark_of(const Token& token) const {
+  const std::string digits = random_part(token);
+  // This text cannot name a hold.
+  if (digits.empty()) return {"no hold: " + token.text, "no hold: " + token.text};
+  std::string name = base64url_of(digits);
+  if (layout_.kind() == LayoutKind::redisson) name = uuid_of(digits) + ":1";
+  if (!layout_.row->dated) return {name, name};
+  const std::string end = ":" + uuid_of(digits);
+  return {"ADDED:" + iso8601(wall_now()) + "@" + this_process("", "").host + end, end};
+}
+
+std::vector<std::string> LockDriver::keys(const std::string& key) const {
+  std::vector<std::string> all{key};
+  if (layout_.row->signal == ReleaseSignal::list) {
+    all.push_back("lock-signal:" + key.substr(std::string(layout_.row->before).size()));
+  }
+  if (layout_.kind() == LayoutKind::redisson) all.push_back(beside(key, "redisson_lock_queue"));
+  if (layout_.row->fenced) all.push_back(beside(key, "redisson_lock_token"));
+  return all;
+}
+
+std::vector<std::string> LockDriver::channels(const std::string& key) const {
+  if (layout_.kind() == LayoutKind::redisson) return {beside(key, "redisson_lock__channel")};
+  if (layout_.row->signal != ReleaseSignal::channel) return {};
+  // Spring Integration up to 6.4.7, and 6.5.0 to 6.5.2, listens to one channel for all keys.
+  const std::string of_all_keys = layout_.part + "-channel";
+  return {of_all_keys + ":" + key, of_all_keys};
+}
+
+ScriptRun LockDriver::run(const char* operation, const std::string& key, const HoldMark& mark,
+                          milliseconds ttl) const {
+  ScriptRun run{string_script,
+                string_script_sha1,
+                keys(key),
+                {operation, mark.proof, std::to_string(ttl.count()), mark.written}};
+  const auto notified = channels(key);
+  run.arguments.insert(run.arguments.end(), notified.begin(), notified.end());
+  if (layout_.kind() == LayoutKind::redisson) {
+    run.text = redisson_script;
+    run.sha1 = redisson_script_sha1;
+    if (cluster_) run.arguments.emplace_back("1");
+  } else if (layout_.kind() == LayoutKind::symfony) {
+    run.text = symfony_script;
+    run.sha1 = symfony_script_sha1;
+  }
+  return run;
+}
+
+std::optional<Holder> LockDriver::holder_in(const std::string& where, const KeyLook& look) const {
+  constexpr std::int64_t no_key = -2;
+  if (look.pttl.integer == no_key) return std::nullopt;
+  auto lock = foreign_lock(look);
+  if (layout_.kind() == LayoutKind::string) {
+    return lock ? std::move(lock->holder) : foreign_holder("an unknown library", look.pttl);
+  }
+  const bool is_redisson = layout_.kind() == LayoutKind::redisson;
+  const Fields fields = fields_of(look.contents);
+  if (is_redisson ? fields.empty() : look.contents.items.empty()) return std::nullopt;
+  const bool is_ours =
+      lock && lock->holder.library == (is_redisson ? redisson_library : symfony_library);
+  if (is_ours) return std::move(lock->holder);
+  refuse(where, is_redisson ? fault_of(fields) : "a sorted set that Symfony did not write");
+}
+
+void LockDriver::refuse(const std::string& where, const std::string& kind) const {
+  throw Error(ErrorKind::wrong_data,
+              where + " is " + kind + ", which --compat " + layout_.row->name + " does not share");
+}
+
+std::string LockDriver::proof_of_victim(const Reply& contents) const {
+  if (layout_.kind() == LayoutKind::string) return contents.text;
+  const bool is_page = layout_.kind() == LayoutKind::redisson && contents.is_array(2);
+  const auto& items = is_page ? contents.items[1].items : contents.items;
+  return joined(items, " ", [](const Reply& item) { return item.text; });
+}
+
 namespace {
 
 constexpr const char* invalidations = "__redis__:invalidate";
@@ -37,14 +183,14 @@ bool ReleaseListener::listen(const LinkId& link, const std::string& key,
 }
 
 void ReleaseListener::open(RedisClient& client, const CallOptions& call_options) {
-  connection_.emplace(std::make_unique<FixedEndpoint>(client.connect(call_options)));
+  connection_.emplace(client.connect(call_options));
   const std::vector<Request> requests{{"CLIENT", "ID"}, {"SUBSCRIBE", invalidations}};
   const auto replies = connection_->exchange(requests, call_options);
   bool works = !replies[0].is_error() && !replies[1].is_error();
   if (works) {
     const std::string listener = std::to_string(replies[0].integer);
     const auto tracking =
-        client.read_here({{"CLIENT", "TRACKING", "ON", "REDIRECT", listener}}, call_options);
+        client.read({}, {{"CLIENT", "TRACKING", "ON", "REDIRECT", listener}}, call_options);
     works = !tracking.front().is_error();
   }
   if (!works) connection_.reset();
@@ -52,16 +198,14 @@ void ReleaseListener::open(RedisClient& client, const CallOptions& call_options)
 
 Wake::Reason ReleaseListener::await(Deadline until, int cancel_fd) {
   try {
-    while (connection_ && connection_->is_open()) {
-      const auto message = connection_->next_message({until, cancel_fd});
-      if (!message) return Wake::Reason::due;
+    while (works()) {
+      const auto next = connection_->next_message(until, cancel_fd);
+      if (const auto* why = std::get_if<Wake::Reason>(&next)) return *why;
       // The server names no key if it has dropped all tracked keys.
-      const bool is_ours = message->payload.empty() || message->payload == key_;
-      if (is_ours) return paced(until, cancel_fd);
-      if (BootClock::now() >= until) return Wake::Reason::due;
+      const auto& key = std::get<Published>(next).payload;
+      if (key.empty() || key == key_) return paced(until, cancel_fd);
     }
-  } catch (const Error& error) {
-    if (error.kind() == ErrorKind::interrupted) return Wake::Reason::interrupted;
+  } catch (const Error&) {
     connection_->close();
     // If listeners are closed as fast as they are opened, retry no faster than a poll.
     until = std::min(until, later(BootClock::now(), milliseconds(100)));
@@ -76,9 +220,9 @@ Wake::Reason ReleaseListener::paced(Deadline until, int cancel_fd) {
   constexpr milliseconds ahead{4000};
   const auto now = BootClock::now();
   pace_ = std::max(pace_, now) + each;
-  if (pace_ <= now + ahead) return Wake::Reason::due;
-  const bool is_cancelled = sleep_until(std::min(until, pace_ - ahead), cancel_fd);
-  return is_cancelled ? Wake::Reason::interrupted : Wake::Reason::due;
+  const auto ask_at = std::min(until, pace_ - ahead);
+  if (ask_at > now && sleep_until(ask_at, cancel_fd)) return Wake::Reason::interrupted;
+  return Wake::Reason::changed;
 }
 
 void ReleaseListener::close() {
@@ -166,7 +310,7 @@ CompatStore::Try CompatStore::take(const Claim& claim, const HoldMark& mark,
 }
 
 Wake CompatStore::sleep(const Claim&, Deadline until, int cancel_fd) {
-  return Wake{listener_.await(until, cancel_fd), {}};
+  return Wake{listener_.await(until, cancel_fd), BootClock::now()};
 }
 
 milliseconds CompatStore::ttl_of(const Hold& hold, const Claim& claim,
@@ -204,9 +348,8 @@ ReleaseResult CompatStore::release(const Claim& claim, const ReleaseOptions& how
   const ScriptReply answer = run(key, script, call_options);
   const bool is_done = verdict_of(this->name(), answer) == 1;
   if (keeps) return {is_done ? Released::yes : Released::not_held};
-  if (!is_done && !answer.sent_twice) return {};
-  if (is_known) hold_of(claim).is_granted = false;
-  return {Released::yes};
+  holds_.erase({key, claim.token});
+  return {is_done || answer.sent_twice ? Released::yes : Released::not_held};
 }
 
 std::vector<Holder> CompatStore::evict(const LockKey& key, std::optional<Fence>, const Who&,
@@ -267,8 +410,7 @@ void CompatStore::check(const LockKey& key, const std::string& server, const Rep
     const std::string is = what_is(*servers_, driver_.key_of(key), call_options);
     throw Error(ErrorKind::wrong_data, server + ": " + escaped(key.text) + ": " + is);
   }
-  const Error error = server_error(reply, server);
-  throw error.reworded(error.what() + advice_on_a_cluster(reply));
+  throw server_error(reply, server);
 }
 
 }  // namespace dlock

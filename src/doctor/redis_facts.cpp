@@ -8,7 +8,6 @@
 #include "doctor/rights.hpp"
 #include "redis/cluster_router.hpp"
 #include "redis/redis_connection.hpp"
-#include "redis/redis_member.hpp"
 #include "redis/redis_store.hpp"
 #include "redis/reply.hpp"
 
@@ -28,9 +27,7 @@ const char* const settings_of_interest[] = {"appendonly",
                                             "multi-master",
                                             "cluster-node-timeout"};
 
-RedisConnection connection_to(const Endpoint& endpoint) {
-  return RedisConnection(std::make_unique<FixedEndpoint>(endpoint));
-}
+RedisConnection connection_to(const Endpoint& endpoint) { return RedisConnection(endpoint); }
 
 /// The replies, error replies included. Throws Error{unavailable} after some seconds without any.
 std::vector<Reply> ask_all(RedisConnection& connection, std::span<const Request> requests) {
@@ -152,8 +149,8 @@ void try_on_server(RedisConnection& connection, const LockKey& key, ServerFacts&
     const bool may_move =
         options.topology == Topology::sentinel || options.topology == Topology::cluster;
     const auto open = [&] {
-      return std::make_unique<RedisStore>(std::make_unique<FixedEndpoint>(facts.endpoint),
-                                          RedisTerms{options.prefix, options.replicas, may_move});
+      return std::make_unique<RedisStore>(
+          facts.endpoint, RedisStoreOptions{options.prefix, options.replicas, may_move});
     };
     facts.trial = try_lock(open, key, facts.endpoint.name());
     if (options.topology == Topology::quorum) facts.quarantined_for = quarantined_for(facts, key);

@@ -164,8 +164,7 @@ std::string acl_line(const DoctorOptions& options, const Endpoint& server) {
 
 std::string sentinel_acl_line(const Endpoint& sentinel) {
   return sentence(
-      "ACL SETUSER {} reset on >PASSWORD -@all resetchannels +sentinel|get-master-addr-by-name "
-      "+sentinel|sentinels",
+      "ACL SETUSER {} reset on >PASSWORD -@all resetchannels +sentinel|get-master-addr-by-name",
       user_of(sentinel, "dlock"));
 }
 

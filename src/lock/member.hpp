@@ -27,29 +27,19 @@ struct Standing {
 };
 
 /// One of several independent servers that decide by majority: a Store and FenceRegister with
-/// additional operations for a quorum. Its acquire() is for a client that uses only this server.
+/// additional operations for a quorum.
 ///
 /// renew(): if the hold's fence is smaller than the one that `options` says it was granted with,
 /// and the server has given out no larger one since, the hold and the server adopt that fence. The
 /// answer has the hold's fence after this.
 class Member : public Store, public FenceRegister {
  public:
-  /// Like acquire(), but a new owner's fence is max(last + 1, `proposal` limited to a minute from
-  /// the server's clock). If the token already has a hold, the answer has the fence of that hold.
-  virtual Answer vote(const Claim& claim, const Ask& ask, Fence proposal,
-                      const CallOptions& call_options) = 0;
-
   /// Records a hold that the majority has and this server lacks. It skips the queue; if another
   /// owner holds the key here, it becomes the first waiter. The hold gets the fence `fence`, also
   /// if it exists already, and the server's last fence becomes at least that. Returns nothing if
   /// another owner holds the key or the token was released.
   virtual std::optional<Grant> rejoin(const Claim& claim, Fence fence,
                                       const CallOptions& call_options) = 0;
-
-  /// Tells the member that this process will not ask for the token here after all. The token's
-  /// release then need not guard against a late request, as it must if another process asked for
-  /// the token.
-  virtual void note_dropped(const LockKey& key, const Token& token) = 0;
 
   /// The standing in the last answer.
   virtual Standing standing() const = 0;

@@ -31,10 +31,13 @@ constexpr microseconds latest_time{(1LL << 53) - 1};
 
 /// How to ask for a key.
 struct Ask {
-  bool wait = false;             ///< join the queue unless granted
-  std::optional<Ticket> ticket;  ///< the position from an earlier answer to the same claim
+  bool wait = false;               ///< join the queue unless granted
+  std::optional<Ticket> ticket{};  ///< the position from an earlier answer to the same claim
   /// With `wait`: the caller will ask again before it sleeps; see Store::waiter_asks_again().
   bool asks_again = false;
+  /// At one of several servers: a new owner's fence is max(last + 1, `proposal` limited to a minute
+  /// from the server's clock). If the token already has a hold, the answer has that hold's fence.
+  std::optional<Fence> proposal{};
 };
 
 /// Why a waiter's sleep ended.

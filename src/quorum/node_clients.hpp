@@ -2,17 +2,22 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/wait.hpp"
 #include "lock/member.hpp"
 
 namespace dlock {
 
-/// Requests to a node. Each is carried out by a call of Member.
+/// Requests to a node. Each is carried out by a call of Member; a Vote is an acquire().
 struct Vote {
   Claim claim;
   Ask ask;
@@ -30,26 +35,22 @@ struct Release {
   Claim claim;
   ReleaseOptions how;
 };
-struct Eviction {
-  LockKey key;
-  std::optional<Fence> fence;
-  Who by;
-};
-struct Inspection {
-  Query query;
-};
-struct FenceRecord {
-  LockKey resource;
-  Fence fence;
-};
-using NodeRequest =
-    std::variant<Vote, Renewal, Rejoining, Release, Eviction, Inspection, FenceRecord>;
 
-/// The response to it: of a Vote an Answer, of Renewal and Rejoining a Renewed. A Wake comes
+/// The response to a request: of a Vote an Answer, of Renewal and Rejoining a Renewed. A Wake comes
 /// unasked, after a waiting Vote was refused; an Error in place of one means that the
 /// notification channel broke.
 using Response = std::variant<Answer, Renewed, ReleaseResult, std::vector<Holder>,
                               std::vector<KeyState>, Fence, Wake, Error>;
+
+/// Any other request.
+using MemberCall = std::function<Response(Member& member, const CallOptions& call_options)>;
+using NodeRequest = std::variant<Vote, Renewal, Rejoining, Release, MemberCall>;
+
+/// Whether the request only keeps a hold. At a node, such requests of several holds wait for each
+/// other, so that each is answered, however far the node is.
+inline bool is_upkeep(const NodeRequest& request) {
+  return std::holds_alternative<Renewal>(request) || std::holds_alternative<Rejoining>(request);
+}
 
 struct NodeReply {
   std::size_t node = 0;
@@ -67,9 +68,9 @@ class NodeClients {
   virtual std::size_t size() const = 0;
   virtual std::string name(std::size_t node) const = 0;
 
-  /// Sends `request` and returns its number. A node carries out its requests in this order. An
-  /// answer that the node still owes is dropped, and that request is done or not. If no answer
-  /// comes by `deadline`, hear() returns Error{unavailable}.
+  /// Sends `request` and returns its number. A node carries out its requests in this order. The
+  /// answers that the node still owes are dropped, and those requests are done or not, unless all
+  /// of them are upkeep. If no answer comes by `deadline`, hear() returns Error{unavailable}.
   virtual std::uint64_t ask(std::size_t node, NodeRequest request, Deadline deadline) = 0;
 
   /// Whether all releases for `node` have been sent to its server, answered or not.
@@ -86,6 +87,42 @@ class NodeClients {
   /// nodes are connected anew, and no thread of this object runs until one is asked. Throws an
   /// Error with nothing changed.
   virtual void begin_anew() = 0;
+};
+
+/// Opens the nodes' connections; called again before a fork.
+using OpenMembers = std::function<std::vector<std::unique_ptr<Member>>()>;
+
+/// Runs a thread for each node that carries out its requests, and listens for messages in
+/// between. A new request ends the current one, unless that is a release, which must arrive, or
+/// both are upkeep. The
+/// destructor waits for releases for a moment, but not for nodes that never answered: their
+/// releases are only sent, over connections that are open.
+class ThreadedNodeClients final : public NodeClients {
+ public:
+  explicit ThreadedNodeClients(OpenMembers open);
+  ~ThreadedNodeClients() override;
+
+  std::size_t size() const override { return workers_.size(); }
+  std::string name(std::size_t node) const override;
+  std::uint64_t ask(std::size_t node, NodeRequest request, Deadline deadline) override;
+  bool has_sent_releases(std::size_t node) const override;
+  std::vector<int> connections() const override;
+  std::optional<NodeReply> hear(Deadline until, int cancel_fd) override;
+  void begin_anew() override;
+
+ private:
+  class NodeWorker;
+
+  void open();
+  void leave();
+  void put(NodeReply reply);
+
+  OpenMembers open_;
+  std::mutex mutex_;
+  std::deque<NodeReply> replies_;  ///< guarded by mutex_
+  Event arrived_;                  ///< raised while there are replies
+  std::uint64_t requests_ = 0;
+  std::vector<std::unique_ptr<NodeWorker>> workers_;
 };
 
 }  // namespace dlock

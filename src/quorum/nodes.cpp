@@ -5,7 +5,6 @@
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "quorum/vote_count.hpp"
 
 namespace dlock {
 namespace {
@@ -58,20 +57,26 @@ Nodes::Nodes(std::unique_ptr<NodeClients> clients)
 
 void Nodes::ask(std::vector<NodeCall> requests, QuorumHold* about) {
   for (NodeCall& call : requests) {
+    const bool upkeep = is_upkeep(call.request);
     const auto number = clients_->ask(call.node, std::move(call.request), call.deadline);
-    const Asked before = std::exchange(asked_[call.node], {number, about});
-    if (before.request != 0 && before.about != nullptr) {
-      before.about->node_votes[call.node].awaited = false;
-      if (!late_[call.node]) before.about->round_is_overtaken = true;
-    }
+    std::erase_if(asked_[call.node], [&](const Asked& before) {
+      const bool is_dropped = !upkeep || !before.is_upkeep || before.about == about;
+      if (is_dropped && before.about != nullptr) {
+        before.about->node_votes[call.node].awaited = false;
+      }
+      return is_dropped;
+    });
+    asked_[call.node].push_back({number, upkeep, about});
     if (about != nullptr) about->node_votes[call.node].awaited = true;
   }
 }
 
 void Nodes::forget(const QuorumHold& hold) {
   if (waiting_ == &hold) waiting_ = nullptr;
-  for (Asked& asked : asked_) {
-    if (asked.about == &hold) asked.about = nullptr;
+  for (auto& asked_there : asked_) {
+    for (Asked& asked : asked_there) {
+      if (asked.about == &hold) asked.about = nullptr;
+    }
   }
 }
 
@@ -85,9 +90,13 @@ std::optional<NodeReply> Nodes::hear(Deadline until, int cancel_fd) {
       return reply;
     }
     late_[reply->node] = false;
-    if (reply->request != asked_[reply->node].request) continue;
-    const Asked asked = std::exchange(asked_[reply->node], {});
-    if (asked.about != nullptr) asked.about->on_reply(*reply);
+    auto& asked = asked_[reply->node];
+    const auto found = std::find_if(asked.begin(), asked.end(), [&](const Asked& each) {
+      return each.number == reply->request;
+    });
+    if (found == asked.end()) continue;
+    if (found->about != nullptr) found->about->on_reply(*reply);
+    asked.erase(found);
     return reply;
   }
   return std::nullopt;
@@ -127,24 +136,16 @@ Error Nodes::no_answer(std::size_t node) const {
   return {ErrorKind::unavailable, name(node) + ": no answer in time"};
 }
 
-void Nodes::await_stragglers(const CallOptions& call_options) {
+void Nodes::await_stragglers(milliseconds span, Deadline deadline) {
+  const auto until = std::min(deadline, later(BootClock::now(), span));
   const auto next_straggler = [this] {
     std::size_t node = 0;
-    while (node < size() && (asked_[node].request == 0 || is_late(node))) ++node;
+    while (node < size() && (!owes(node) || is_late(node))) ++node;
     return node;
   };
-  while (next_straggler() < size() && hear(call_options.deadline, call_options.cancel_fd)) {
+  while (next_straggler() < size() && hear(until, -1)) {
   }
   for (auto node = next_straggler(); node < size(); node = next_straggler()) note_late(node);
-}
-
-QuorumHold* Nodes::hold_owed_beside(const QuorumHold& hold) const {
-  for (std::size_t i = 0; i < size(); ++i) {
-    const Asked& asked = asked_[i];
-    const bool is_owed = asked.request != 0 && asked.about != nullptr && !is_late(i);
-    if (is_owed && asked.about != &hold) return asked.about;
-  }
-  return nullptr;
 }
 
 void Nodes::give_up(QuorumHold& hold) const {
@@ -169,8 +170,9 @@ void Nodes::begin_anew() {
   clients_->begin_anew();
   waiting_ = nullptr;
   for (std::size_t i = 0; i < size(); ++i) {
-    const Asked asked = std::exchange(asked_[i], {});
-    if (asked.about != nullptr) asked.about->node_votes[i].awaited = false;
+    for (const Asked& asked : std::exchange(asked_[i], {})) {
+      if (asked.about != nullptr) asked.about->node_votes[i].awaited = false;
+    }
   }
 }
 

@@ -53,7 +53,7 @@ std::vector<Kind> all_of(const std::vector<Response>& answers) {
 }
 
 /// Sends the requests of one store to the servers of a quorum, and passes the replies to the holds.
-/// Keeps for each server the request that is owed a reply, the process that answered, its clock,
+/// Keeps for each server the requests that are owed a reply, the process that answered, its clock,
 /// and its latest error. Used by one thread at a time.
 class Nodes {
  public:
@@ -66,14 +66,13 @@ class Nodes {
   std::string name(std::size_t node) const { return clients_->name(node); }
   const ServerClocks& clocks() const { return clocks_; }
 
-  /// Sends requests. `about` notes the replies; if it is null, nobody needs them. An answer that a
-  /// node still owes is dropped, and the hold that it was about notes that.
+  /// Sends requests. `about` notes the replies; if it is null, nobody needs them.
   void ask(std::vector<NodeCall> requests, QuorumHold* about);
   /// The hold that notes the messages that nodes send unasked.
   void listen_for(QuorumHold& hold) { waiting_ = &hold; }
   /// Called before a hold is destroyed.
   void forget(const QuorumHold& hold);
-  /// The next reply to a node's last request, or a message that came unasked; nothing at `until`.
+  /// The next reply to a request, or a message that came unasked; nothing at `until`.
   /// The hold that it is about has noted it.
   std::optional<NodeReply> hear(Deadline until, int cancel_fd);
   /// Takes what has arrived, without waiting.
@@ -82,16 +81,13 @@ class Nodes {
   /// straggler_wait after a majority has answered.
   Answers poll(const NodeRequest& request, const CallOptions& call_options,
                const std::function<bool(const Answers&)>& enough = {});
-  /// Waits until the deadline for nodes that owe a reply and were not late before. A node that does
-  /// not reply by then is late: the next call does not wait for it.
-  void await_stragglers(const CallOptions& call_options);
-  /// Whether the reply to its last request has not come.
-  bool owes(std::size_t node) const { return asked_[node].request != 0; }
+  /// Waits for `span`, or until the deadline, for nodes that owe a reply and were not late before.
+  /// A node that does not reply by then is late: the next call does not wait for it.
+  void await_stragglers(milliseconds span, Deadline deadline);
+  bool owes(std::size_t node) const { return !asked_[node].empty(); }
   bool is_late(std::size_t node) const { return late_[node]; }
   /// Marks a node that did not answer in time, until it answers again.
   void note_late(std::size_t node) { late_[node] = true; }
-  /// A hold other than this one about which a node that is not late owes a reply.
-  QuorumHold* hold_owed_beside(const QuorumHold& hold) const;
   /// Notes that the answers about the hold that are still owed did not come in time.
   void give_up(QuorumHold& hold) const;
   /// Raises call_options.sent if a release was sent to a node that did not answer it.
@@ -115,7 +111,8 @@ class Nodes {
 
  private:
   struct Asked {
-    std::uint64_t request = 0;  ///< 0: no reply is owed
+    std::uint64_t number = 0;
+    bool is_upkeep = false;
     QuorumHold* about = nullptr;
   };
 
@@ -126,7 +123,7 @@ class Nodes {
 
   std::unique_ptr<NodeClients> clients_;
   QuorumHold* waiting_ = nullptr;
-  std::vector<Asked> asked_;
+  std::vector<std::vector<Asked>> asked_;  ///< of each node, the requests that it owes a reply
   std::vector<bool> late_;
   ServerClocks clocks_;
   std::map<std::string, std::size_t> nodes_by_process_;

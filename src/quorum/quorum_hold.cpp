@@ -88,13 +88,10 @@ std::vector<NodeCall> QuorumHold::vote_requests(const Ask& ask, Fence proposed, 
 
 std::vector<NodeCall> QuorumHold::renewal_requests(RenewalOptions terms, Deadline now,
                                                    Deadline deadline) {
-  round_is_overtaken = false;
   ++round;
   if (fence.value == 0) fence = least_common_fence(now);
-  terms.granted.reset();
   if (fence.value != 0) terms.granted = fence;
-  Renewal renewal{claim_named(claim.key, claim.token), terms};
-  renewal.claim.who.command_pid = claim.who.command_pid;
+  const Renewal renewal{claim, terms};
   std::vector<NodeCall> requests;
   for (std::size_t i = 0; i < node_votes.size(); ++i) {
     const State state = node_votes[i].state;

@@ -74,11 +74,6 @@ class QuorumHold {
   std::optional<QuorumMargin> margin;
   std::optional<Who> evicted_by;  ///< as some node reported it
   std::optional<Wake> change;     ///< that a node reported, not taken yet
-  /// How often renewals of other holds overtook a far node's reply about this one, since that reply
-  /// was last awaited.
-  std::size_t overtaken = 0;
-  /// Whether a node that is not late got its next request before it answered in this round.
-  bool round_is_overtaken = false;
 
   /// Notes a node's reply about this token.
   void on_reply(const NodeReply& reply);
@@ -148,5 +143,32 @@ class QuorumHold {
 
   std::size_t needed_;
 };
+
+/// The holders that nodes have named, as each of those nodes sees them: one list for each owner.
+std::vector<std::vector<Holder>> holders_by_owner(
+    const std::vector<std::vector<Holder>>& node_lists);
+
+/// Merges the answers of nodes to one query. Holders that lack some of their votes are left out,
+/// unless those of the `servers` that did not answer can supply the rest.
+std::vector<KeyState> merged_states(const Query& query,
+                                    const std::vector<std::vector<KeyState>>& node_lists,
+                                    std::size_t servers);
+
+/// The distribution of the votes on a key that was not acquired.
+struct VoteCount {
+  std::size_t mine = 0;
+  /// Others have, or may have, as many votes as they need and leave no room, or they wait before
+  /// this claim.
+  bool decided = false;
+  /// The vote is undecided, and this claim should keep its votes: it has the most, or among equals
+  /// the smallest owner, and nobody is before it in the queues of the nodes that it lacks. The
+  /// others release theirs.
+  bool leading = false;
+};
+
+VoteCount count_votes(const QuorumHold& hold, Deadline now);
+
+/// Merges all refusals into one, which names the holders with the most votes first.
+Refusal merged_refusal(const QuorumHold& hold);
 
 }  // namespace dlock

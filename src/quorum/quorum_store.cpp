@@ -1,11 +1,12 @@
 #include "quorum/quorum_store.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "lock/lease_renewer.hpp"
-#include "quorum/vote_count.hpp"
 
 namespace dlock {
 namespace {
@@ -252,10 +253,7 @@ Renewed QuorumStore::renew(const Claim& claim, const RenewalOptions& terms,
     hold.acquired = true;
   }
   nodes_.hear_arrived();
-  await_turn(hold, call_options);
-  // A far node whose answer was overtaken may have renewed the hold or not.
-  const bool was_heard = hold.round > 1 && !hold.round_is_overtaken;
-  if (hold.acquired && was_heard) hold.margin = nodes_.margin_of(hold);
+  if (hold.acquired && hold.round > 1) hold.margin = nodes_.margin_of(hold);
   const bool is_new = !hold.acquired;
   nodes_.ask(hold.renewal_requests(terms, BootClock::now(), call_options.deadline), &hold);
   while (true) {
@@ -279,33 +277,6 @@ Renewed QuorumStore::renew(const Claim& claim, const RenewalOptions& terms,
   }
 }
 
-/// Waits before a renewal of `next` for a far node's reply about another hold. The renewal would
-/// overtake that reply, and nobody would ever see that the node lacks the hold. All holds that are
-/// renewed one after the other share one waiting time, and the hold that was overtaken most often
-/// has the first turn. Throws Error{interrupted}.
-void QuorumStore::await_turn(const QuorumHold& next, const CallOptions& call_options) {
-  QuorumHold* const owed = nodes_.hold_owed_beside(next);
-  if (owed == nullptr) return;
-  const auto overtaken = owed->overtaken++;
-  const bool has_turn = std::none_of(holds_.begin(), holds_.end(), [&](const auto& each) {
-    return &each.second != owed && each.second.overtaken > overtaken;
-  });
-  const auto now = BootClock::now();
-  const auto request_time = left_until(call_options.deadline);
-  // The other holds would pay for each wait: all of them together wait no longer than one would.
-  const bool is_new = now >= later(turns_until_, request_time);
-  if (!has_turn || (!is_new && now >= turns_until_)) return;
-  if (is_new) turns_until_ = later(now, std::min(request_time / 2, time_for_a_far_server));
-  const CallOptions waiting{std::min(turns_until_, call_options.deadline), call_options.cancel_fd};
-  // A node counts as late only if it had the whole time.
-  if (is_new) nodes_.await_stragglers(waiting);
-  while (nodes_.hold_owed_beside(next) != nullptr &&
-         nodes_.hear(waiting.deadline, waiting.cancel_fd)) {
-  }
-  // A node that does not answer in the whole time does not keep the turn from other holds.
-  if (is_new || nodes_.hold_owed_beside(next) == nullptr) owed->overtaken = 0;
-}
-
 void QuorumStore::suspend(Suspension why) {
   if (why == Suspension::rest) return;
   // Otherwise the process that cleans up last would release what the other one uses.
@@ -318,10 +289,126 @@ void QuorumStore::suspend(Suspension why) {
   nodes_.begin_anew();
 }
 
+std::vector<Error> QuorumStore::take_troubles() {
+  auto troubles = nodes_.take_troubles();
+  const std::string caveat = std::exchange(caveat_, "");
+  if (!caveat.empty()) {
+    troubles.emplace(troubles.begin(), ErrorKind::unavailable, name() + ": " + caveat);
+  }
+  return troubles;
+}
+
 std::string QuorumStore::name() const {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < nodes_.size(); ++i) names.push_back(nodes_.name(i));
   return "the majority of " + joined(names, ", ");
+}
+
+// The operations that send one request to all servers at once: no votes are counted before.
+
+namespace {
+
+/// The nodes' replies about a release, counted.
+struct ReleaseCount {
+  std::size_t released = 0, left_queue = 0, not_held = 0;
+  std::optional<Who> evicted_by;
+
+  explicit ReleaseCount(const Nodes::Answers& answers) {
+    for (const ReleaseResult& result : all_of<ReleaseResult>(answers)) {
+      if (result.outcome == Released::yes) ++released;
+      if (result.outcome == Released::left_queue) ++left_queue;
+      if (result.outcome == Released::not_held) ++not_held;
+      if (result.evicted_by) evicted_by = result.evicted_by;
+    }
+  }
+  std::size_t without() const { return left_queue + not_held; }
+};
+
+}  // namespace
+
+ReleaseResult QuorumStore::release(const Claim& claim, const ReleaseOptions& how,
+                                   const CallOptions& call_options) {
+  const auto found = holds_.find({claim.key, claim.token});
+  const QuorumHold* const hold = found == holds_.end() ? nullptr : &found->second;
+  const auto majority = nodes_.majority(), minority = nodes_.size() - majority;
+  const auto enough = [&](const Nodes::Answers& answers) {
+    const ReleaseCount count(answers);
+    if (count.released >= majority || count.without() > minority) return true;
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      // A node that never answered before is not expected to answer now.
+      const bool is_silent = hold != nullptr && hold->node_votes[i].is_silent();
+      if (nodes_.owes(i) && !is_silent) return false;
+    }
+    return true;
+  };
+  const auto answers =
+      nodes_.poll(Release{claim_named(claim.key, claim.token), how}, call_options, enough);
+  const ReleaseCount count(answers);
+  nodes_.note_sent_release(answers, call_options);
+  // Every server counts for a semaphore, which needs more than a majority. The same goes for a hold
+  // of another process, whose servers are unknown here.
+  const bool each_counts = hold == nullptr || hold->needed() > majority;
+  if (each_counts) nodes_.await_stragglers(time_for_a_far_server, call_options.deadline);
+  const bool was_acquired = hold == nullptr || hold->acquired;
+  if (was_acquired && count.released < majority && count.released + count.without() < majority) {
+    nodes_.throw_no_majority_of(answers);
+  }
+  if (hold != nullptr) {
+    nodes_.forget(*hold);
+    holds_.erase(found);
+  }
+  if (count.released > 0 && count.without() <= minority) return {Released::yes};
+  const bool left_queue = count.left_queue > 0;
+  return {left_queue ? Released::left_queue : Released::not_held, count.evicted_by};
+}
+
+/// Each server evicts the holders that it has: until the first renewals of a hold, its fence may
+/// differ from server to server.
+std::vector<Holder> QuorumStore::evict(const LockKey& key, std::optional<Fence> fence,
+                                       const Who& by, const CallOptions& call_options) {
+  const MemberCall evict = [=](Member& member, const CallOptions& options) {
+    return member.evict(key, fence, by, options);
+  };
+  const auto answers = nodes_.poll(evict, call_options);
+  // A far server gets two requests for it.
+  nodes_.await_stragglers(2 * time_for_a_far_server, call_options.deadline);
+  const auto lists = all_of<std::vector<Holder>>(answers);
+  if (lists.size() < nodes_.majority()) nodes_.throw_no_majority_of(answers);
+  std::vector<Holder> evicted;
+  for (const auto& views : holders_by_owner(lists)) evicted.push_back(views.front());
+  return evicted;
+}
+
+std::vector<KeyState> QuorumStore::inspect(const Query& query, const CallOptions& call_options) {
+  const MemberCall inspect = [=](Member& member, const CallOptions& options) {
+    return member.inspect(query, options);
+  };
+  const auto answers = nodes_.poll(inspect, call_options);
+  for (const Error& error : all_of<Error>(answers)) {
+    if (error.kind() == ErrorKind::usage) throw Error(error);
+  }
+  const auto lists = all_of<std::vector<KeyState>>(answers);
+  if (lists.size() < nodes_.majority()) nodes_.throw_no_majority_of(answers);
+  return merged_states(query, lists, nodes_.size());
+}
+
+Fence QuorumStore::record_max(const LockKey& resource, Fence fence,
+                              const CallOptions& call_options) {
+  Fence largest = fence;
+  const auto enough = [&](const Nodes::Answers& answers) {
+    std::size_t recorded = 0;
+    for (const Fence in_register : all_of<Fence>(answers)) {
+      if (in_register == fence) ++recorded;
+      largest = std::max(largest, in_register);
+    }
+    return largest > fence || recorded >= nodes_.majority();
+  };
+  const MemberCall record = [=](Member& member, const CallOptions& options) {
+    return member.record_max(resource, fence, options);
+  };
+  const auto answers = nodes_.poll(record, call_options, enough);
+  if (enough(answers)) return largest;
+  nodes_.throw_no_majority_of(answers);
 }
 
 }  // namespace dlock

@@ -36,7 +36,9 @@ namespace dlock {
 /// two.
 class QuorumStore final : public Store, public FenceRegister {
  public:
-  explicit QuorumStore(std::unique_ptr<NodeClients> nodes) : nodes_(std::move(nodes)) {}
+  /// `caveat`: what the user should know of these nodes; the first of take_troubles().
+  explicit QuorumStore(std::unique_ptr<NodeClients> nodes, std::string caveat = "")
+      : nodes_(std::move(nodes)), caveat_(std::move(caveat)) {}
   ~QuorumStore() override;
   QuorumStore(const QuorumStore&) = delete;
   QuorumStore& operator=(const QuorumStore&) = delete;
@@ -57,7 +59,7 @@ class QuorumStore final : public Store, public FenceRegister {
   /// A resting store keeps its links, because the nodes' messages announce a waiter's turn.
   void suspend(Suspension why) override;
   std::vector<int> connections() const override { return nodes_.connections(); }
-  std::vector<Error> take_troubles() override { return nodes_.take_troubles(); }
+  std::vector<Error> take_troubles() override;
   std::string name() const override;
 
  private:
@@ -72,13 +74,11 @@ class QuorumStore final : public Store, public FenceRegister {
   Answer refused_answer(QuorumHold& hold, const Ask& ask, bool for_good);
   Refusal split_vote_refusal(const QuorumHold& hold);
   void release_votes(QuorumHold& hold);
-  void await_turn(const QuorumHold& next, const CallOptions& call_options);
-  void await_far_servers(milliseconds span, Deadline deadline);
 
   Nodes nodes_;
+  std::string caveat_;
   std::map<std::pair<LockKey, Token>, QuorumHold> holds_;
   Backoff pauses_ = first_pauses;  ///< after split votes
-  Deadline turns_until_{};         ///< of the latest waiting time of await_turn()
 };
 
 }  // namespace dlock

@@ -1,4 +1,4 @@
-#include "quorum/vote_count.hpp"
+#include "quorum/quorum_hold.hpp"
 
 #include <algorithm>
 #include <map>
@@ -60,7 +60,7 @@ Holder agreed(const Views<Holder>& views, std::size_t servers, std::size_t neede
       *std::max_element(views.begin(), views.end(),
                         [](const Holder& a, const Holder& b) { return a.holds < b.holds; });
   holder.held_on = static_cast<int>(views.size());
-  holder.servers = static_cast<int>(servers);
+  holder.servers = holder.library.empty() ? static_cast<int>(servers) : 0;
   holder.fence = ranked<Fence>(views, needed, [](const Holder& view) { return view.fence; });
   holder.lease_left = -ranked<milliseconds>(
       views, needed, [](const Holder& view) { return -view.lease_left.value_or(milliseconds(0)); });
@@ -234,6 +234,7 @@ Refusal merged_refusal(const QuorumHold& hold) {
     if (refusal.why != Refusal::Reason::held) merged.why = refusal.why;
     merged.holders = std::max(merged.holders, refusal.holders);
     merged.waiting = std::max(merged.waiting, refusal.waiting);
+    merged.unordered = refusal.unordered;
     // Once enough nodes are free, the next waiter is admitted: the other nodes do not matter.
     ends.push_back(refusal.ask_again_in);
     aheads.push_back(refusal.ahead);

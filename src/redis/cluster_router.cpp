@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "redis/protocol_text.hpp"
 #include "redis/reply.hpp"
 
 namespace dlock {
@@ -39,17 +40,6 @@ std::uint16_t crc16(std::string_view bytes) {
   return crc;
 }
 
-[[noreturn]] void no_map() {
-  throw_unavailable("its answer to CLUSTER SLOTS cannot be understood");
-}
-
-int slot_in(const Reply& reply) {
-  const bool fits =
-      reply.kind == Reply::Kind::integer && reply.integer >= 0 && reply.integer < slot_count;
-  if (!fits) no_map();
-  return static_cast<int>(reply.integer);
-}
-
 /// Parses `[host, port, id, ...]`. A node that does not know its own host sends nil, "" or "?". The
 /// result is empty if the address is impossible.
 std::optional<NodeAddress> node_in(const Reply& reply, const NodeAddress& asked) {
@@ -57,10 +47,6 @@ std::optional<NodeAddress> node_in(const Reply& reply, const NodeAddress& asked)
   const std::string& host = reply.items[0].text;
   const bool unknown = host.empty() || host == "?";
   return announced(unknown ? asked.host : host, std::to_string(reply.items[1].integer));
-}
-
-void add(std::vector<NodeAddress>& nodes, const NodeAddress& node) {
-  if (std::find(nodes.begin(), nodes.end(), node) == nodes.end()) nodes.push_back(node);
 }
 
 }  // namespace
@@ -86,41 +72,50 @@ int slot_of(std::string_view name) {
 
 void SlotMap::learn(const Reply& reply, const NodeAddress& asked) {
   SlotMap told;
-  if (reply.kind != Reply::Kind::array) no_map();
   for (const Reply& range : reply.items) {
-    if (!range.is_array(3)) no_map();
-    const auto master = node_in(range.items[2], asked);
-    if (!master) no_map();
-    told.ranges_.push_back({slot_in(range.items[0]), slot_in(range.items[1]), *master});
-    add(told.nodes_, *master);
+    const auto master = node_in(reply_item(range, 2), asked);
+    if (!master) unexpected_answer();
+    const auto last = std::min<std::int64_t>(reply_number(range, 1), slot_count - 1);
+    for (auto slot = reply_number(range, 0); slot <= last; ++slot) {
+      told.move(static_cast<int>(slot), *master);
+    }
     // The map is usable without a replica whose address is impossible.
     for (std::size_t i = 3; i < range.items.size(); ++i) {
-      if (const auto replica = node_in(range.items[i], asked)) add(told.nodes_, *replica);
+      if (const auto replica = node_in(range.items[i], asked)) told.number_of(*replica);
     }
   }
   // A node that has forgotten the others knows less than this map.
-  if (!told.ranges_.empty() || ranges_.empty()) *this = std::move(told);
+  if (!told.is_empty() || is_empty()) *this = std::move(told);
+}
+
+std::size_t SlotMap::number_of(const NodeAddress& node) {
+  const auto found = std::find(nodes_.begin(), nodes_.end(), node);
+  const auto index = found - nodes_.begin();
+  if (found == nodes_.end()) nodes_.push_back(node);
+  return static_cast<std::size_t>(index) + 1;
+}
+
+void SlotMap::move(int slot, const NodeAddress& node) {
+  owners_.resize(slot_count);
+  owners_[static_cast<std::size_t>(slot)] = number_of(node);
 }
 
 std::optional<NodeAddress> SlotMap::owner(int slot) const {
-  const auto moved = moved_.find(slot);
-  if (moved != moved_.end()) return moved->second;
-  for (const Range& range : ranges_) {
-    if (range.first <= slot && slot <= range.last) return range.master;
-  }
-  return std::nullopt;
+  const auto number = is_empty() ? 0 : owners_[static_cast<std::size_t>(slot)];
+  return number == 0 ? std::nullopt : std::optional(nodes_[number - 1]);
 }
 
 int SlotMap::unserved() const {
-  int served = 0;
-  for (const Range& range : ranges_) served += range.last - range.first + 1;
-  return std::max(0, slot_count - served);
+  const auto unowned = std::count(owners_.begin(), owners_.end(), 0U);
+  return is_empty() ? slot_count : static_cast<int>(unowned);
 }
 
 std::vector<NodeAddress> SlotMap::masters() const {
   std::vector<NodeAddress> masters;
-  for (const Range& range : ranges_) add(masters, range.master);
-  for (const auto& [slot, node] : moved_) add(masters, node);
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    const bool has_slots = std::find(owners_.begin(), owners_.end(), i + 1) != owners_.end();
+    if (has_slots) masters.push_back(nodes_[i]);
+  }
   return masters;
 }
 
@@ -139,11 +134,6 @@ class ClusterRouter::RoutedCall {
   }
 
  private:
-  NodeAddress next_address() {
-    if (asked_over_) return *asked_over_;
-    return cluster_.map_.owner(slot_).value_or(cluster_.seeds_[cluster_.seed_]);
-  }
-
   /// The share of the time left that one node gets: if it is silent, another may answer.
   CallOptions share() const {
     constexpr milliseconds least{100};
@@ -156,35 +146,30 @@ class ClusterRouter::RoutedCall {
   }
 
   bool try_once(const Try& attempt) {
-    const NodeAddress address = next_address();
-    RedisClient& client = cluster_.node_at(address);
-    const bool was_open = client.is_open();
-    const int links = client.links();
+    const auto& next_seed = cluster_.seeds_[cluster_.seed_];
+    const auto asked_over = std::exchange(asked_over_, std::nullopt);
+    const NodeAddress address = asked_over.value_or(cluster_.map_.owner(slot_).value_or(next_seed));
+    RedisClient& node = cluster_.node_at(address);
+    const bool was_open = node.is_open();
+    const int links = node.links();
     try {
-      return is_answered(address, client, attempt);
+      const Reply& reply = attempt(node, share(), asked_over.has_value());
+      // A link that this try has opened brought a new map, if no other link has replaced it since.
+      if (node.links() != links && node.is_open() && !node.answers().empty()) {
+        cluster_.learn_map(node, node.answers().front(), address);
+      }
+      const auto redirection = redirection_in(reply);
+      if (redirection) follow(*redirection, server_error(reply, node.name()), address);
+      const bool is_news = !redirection && !asked_over && cluster_.map_.owner(slot_) != address;
+      if (is_news) cluster_.map_.move(slot_, address);
+      return !redirection;
     } catch (const Error& error) {
       // A link that is still open has brought an answer, and another node would give the same.
-      if (error.kind() != ErrorKind::unavailable || client.is_open()) throw;
-      may_be_done_ = may_be_done_ || was_open || client.links() != links;
+      if (error.kind() != ErrorKind::unavailable || node.is_open()) throw;
+      may_be_done_ = may_be_done_ || was_open || node.links() != links;
       ask_others(error, address);
     }
     return false;
-  }
-
-  bool is_answered(const NodeAddress& address, RedisClient& node, const Try& attempt) {
-    const int links = node.links();
-    const bool is_asked_over = std::exchange(asked_over_, std::nullopt).has_value();
-    const Reply& reply = attempt(node, share(), is_asked_over);
-    // A link that this try has opened brought a new map, if no other link has replaced it since.
-    if (node.links() != links && node.is_open() && !node.answers().empty()) {
-      cluster_.learn_map(node, node.answers().front(), address);
-    }
-    if (const auto redirection = redirection_in(reply)) {
-      follow(*redirection, server_error(reply, node.name()), address);
-      return false;
-    }
-    if (!is_asked_over && cluster_.map_.owner(slot_) != address) cluster_.map_.move(slot_, address);
-    return true;
   }
 
   void follow(const Redirection& redirection, const Error& error, const NodeAddress& address) {
@@ -253,18 +238,19 @@ class ClusterRouter::RoutedCall {
   bool may_be_done_ = false;
 };
 
-ClusterRouter::ClusterRouter(std::vector<Endpoint> seeds, RedisTerms terms)
-    : terms_(std::move(terms)), login_(seeds.front()), name_(deployment_name("cluster", seeds)) {
-  terms_.may_move = true;
+ClusterRouter::ClusterRouter(std::vector<Endpoint> seeds, RedisStoreOptions options)
+    : options_(std::move(options)),
+      login_(seeds.front()),
+      name_(deployment_name("cluster", seeds)) {
+  options_.may_move = true;
   for (const Endpoint& seed : seeds) seeds_.push_back({seed.host, seed.port});
 }
 
 RedisClient& ClusterRouter::node_at(const NodeAddress& address) {
   auto& node = nodes_[address];
   if (!node) {
-    node =
-        std::make_unique<RedisClient>(std::make_unique<FixedEndpoint>(endpoint_at(login_, address)),
-                                      terms_, Handshake{{{"CLUSTER", "SLOTS"}}, false});
+    node = std::make_unique<RedisClient>(endpoint_at(login_, address), options_,
+                                         Handshake{{{"CLUSTER", "SLOTS"}}, false});
   }
   return *node;
 }
@@ -283,9 +269,8 @@ ScriptReply ClusterRouter::run_script(const ScriptRun& run, const CallOptions& c
   return reply;
 }
 
-std::variant<ChannelMessage, Wake::Reason> ClusterRouter::next_message(const std::string& channel,
-                                                                       Deadline until,
-                                                                       int cancel_fd) {
+std::variant<std::string, Wake::Reason> ClusterRouter::next_message(const std::string& channel,
+                                                                    Deadline until, int cancel_fd) {
   if (listening_ == nullptr) throw_unavailable(name_ + ": no node is listened to");
   return listening_->next_message(channel, until, cancel_fd);
 }
@@ -323,7 +308,7 @@ void ClusterRouter::refresh(const std::optional<NodeAddress>& avoided,
     try {
       RedisClient& node = node_at(addresses[i]);
       const Request slots{"CLUSTER", "SLOTS"};
-      const Reply reply = node.read_here({slots}, at_most(share, call_options)).front();
+      const Reply reply = node.read({}, {slots}, at_most(share, call_options)).front();
       learn_map(node, reply, addresses[i]);
       if (!reply.is_error()) return;
       last = server_error(reply, node.name());
@@ -359,7 +344,7 @@ std::vector<Reply> ClusterRouter::read_at(int slot, const std::vector<Request>& 
   call.run([&](RedisClient& node, const CallOptions& share, bool asking) -> const Reply& {
     auto all = requests;
     if (asking) all.insert(all.begin(), {"ASKING"});
-    replies = node.read_here(all, share);
+    replies = node.read({}, all, share);
     if (asking && !replies.front().is_error()) replies.erase(replies.begin());
     return replies.front();
   });

@@ -42,9 +42,9 @@ class SlotMap {
   /// malformed.
   void learn(const Reply& reply, const NodeAddress& asked);
   /// Records that one slot has another node than the last answer said.
-  void move(int slot, const NodeAddress& node) { moved_[slot] = node; }
+  void move(int slot, const NodeAddress& node);
 
-  bool is_empty() const { return ranges_.empty() && moved_.empty(); }
+  bool is_empty() const { return owners_.empty(); }
   std::optional<NodeAddress> owner(int slot) const;
   /// Every node that has slots.
   std::vector<NodeAddress> masters() const;
@@ -54,13 +54,10 @@ class SlotMap {
   const std::vector<NodeAddress>& nodes() const { return nodes_; }
 
  private:
-  struct Range {
-    int first = 0;
-    int last = 0;
-    NodeAddress master;
-  };
-  std::vector<Range> ranges_;
-  std::map<int, NodeAddress> moved_;  ///< changes since the ranges were read
+  /// Returns 1 + the index of `node` in nodes_, where it is added if it is new.
+  std::size_t number_of(const NodeAddress& node);
+
+  std::vector<std::size_t> owners_;  ///< number_of() the master of each slot; 0: none
   std::vector<NodeAddress> nodes_;
 };
 
@@ -74,7 +71,7 @@ class SlotMap {
 class ClusterRouter final : public RedisTransport {
  public:
   /// `seeds`: some of the nodes; all nodes have their login and TLS.
-  ClusterRouter(std::vector<Endpoint> seeds, RedisTerms terms);
+  ClusterRouter(std::vector<Endpoint> seeds, RedisStoreOptions options);
 
   /// See RedisClient; `sent_twice` is also set if another node may have executed the script before
   /// its link broke.
@@ -84,8 +81,8 @@ class ClusterRouter final : public RedisTransport {
   std::vector<Reply> read(const std::vector<std::string>& keys,
                           const std::vector<Request>& requests,
                           const CallOptions& call_options) override;
-  std::variant<ChannelMessage, Wake::Reason> next_message(const std::string& channel,
-                                                          Deadline until, int cancel_fd) override;
+  std::variant<std::string, Wake::Reason> next_message(const std::string& channel, Deadline until,
+                                                       int cancel_fd) override;
   /// Throws Error{unavailable} if some slots have no node.
   void visit_all(const CallOptions& call_options, const Visit& visit) override;
   bool is_cluster() const override { return true; }
@@ -108,7 +105,7 @@ class ClusterRouter final : public RedisTransport {
   void refresh(const std::optional<NodeAddress>& avoided, const CallOptions& call_options);
   [[noreturn]] void give_up(std::size_t nodes, const Error& last) const;
 
-  RedisTerms terms_;
+  RedisStoreOptions options_;
   std::vector<NodeAddress> seeds_;
   Endpoint login_;  ///< of every node, without its address
   std::string name_;

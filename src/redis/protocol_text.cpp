@@ -27,7 +27,7 @@ std::string encoded_key(std::string_view text) {
 constexpr std::string_view flags_of_holds = "hpkt";
 
 /// Fences and clocks stay below it, so that sums of them in nanoseconds fit in 64 bits.
-constexpr std::int64_t largest_number = 1LL << 53;
+constexpr std::int64_t largest_number = (1LL << 53) - 1;
 
 /// Encodes a field of `who`; "-" stands for an empty one, and a leading # for COMMAND's pid.
 std::string who_field(std::string_view text) {
@@ -180,24 +180,14 @@ std::optional<LatchState> latch_of_entry(std::string_view head) {
   return count ? std::optional(LatchState{*count, 0, {}}) : std::nullopt;
 }
 
-std::int64_t server_number(std::string_view text, std::int64_t most) {
-  const auto number = parse_number(text, 0, most);
-  if (!number) throw_unavailable("it answered something that is no such number");
+std::int64_t server_number(std::string_view text) {
+  const auto number = parse_number(text, 0, largest_number);
+  if (!number) unexpected_answer();
   return *number;
 }
 
-Fence server_fence(std::string_view text) {
-  const Fence fence{server_number(text, largest_fence)};
-  if (fence.value == 0) throw_unavailable("it answered a fence of 0");
-  return fence;
-}
-
 milliseconds server_span(std::string_view text) {
-  return milliseconds(server_number(text, longest_span.count()));
-}
-
-microseconds server_clock(std::string_view text) {
-  return microseconds(server_number(text, latest_time.count()));
+  return std::min(milliseconds(server_number(text)), longest_span);
 }
 
 void unexpected_answer() {
@@ -212,14 +202,13 @@ const Reply& reply_item(const Reply& reply, std::size_t i) {
 std::string_view reply_text(const Reply& reply, std::size_t i) { return reply_item(reply, i).text; }
 
 /// Scripts answer with integers, or with decimal text if Lua's numbers would round the value.
-std::int64_t reply_number(const Reply& reply, std::size_t i, std::int64_t most) {
+std::int64_t reply_number(const Reply& reply, std::size_t i) {
   const Reply& one = reply_item(reply, i);
-  return server_number(one.kind == Reply::Kind::integer ? std::to_string(one.integer) : one.text,
-                       most);
+  return server_number(one.kind == Reply::Kind::integer ? std::to_string(one.integer) : one.text);
 }
 
 milliseconds reply_ms(const Reply& reply, std::size_t i) {
-  return milliseconds(reply_number(reply, i, longest_span.count()));
+  return std::min(milliseconds(reply_number(reply, i)), longest_span);
 }
 
 std::vector<Holder> holders_from(const Reply& reply, std::size_t first, std::int64_t now) {

@@ -66,22 +66,17 @@ Waiter parse_waiter(std::string_view value, std::int64_t ticket, std::int64_t no
 /// foreign.
 std::optional<LatchState> latch_of_entry(std::string_view head);
 
-/// A decimal number from the server, at most `most`; throws Error{unavailable} if it is none.
-std::int64_t server_number(std::string_view text, std::int64_t most = INT64_MAX);
-
-/// Parses a fence: a server grants fences above 0, up to the largest.
-Fence server_fence(std::string_view text);
-
-/// Parse milliseconds and a moment on the server's clock, within the bounds of store.hpp.
+/// A decimal number from the server, below 2^53; throws Error{unavailable} if it is none.
+std::int64_t server_number(std::string_view text);
+/// The same for milliseconds, up to longest_span.
 milliseconds server_span(std::string_view text);
-microseconds server_clock(std::string_view text);
 
 /// Read the script's answer item by item. They throw Error{unavailable} if the script gives no such
 /// answer.
 [[noreturn]] void unexpected_answer();
 const Reply& reply_item(const Reply& reply, std::size_t i);
 std::string_view reply_text(const Reply& reply, std::size_t i);
-std::int64_t reply_number(const Reply& reply, std::size_t i, std::int64_t most = INT64_MAX);
+std::int64_t reply_number(const Reply& reply, std::size_t i);
 milliseconds reply_ms(const Reply& reply, std::size_t i);
 
 /// The holds in a reply from `first` on; `now` is the server's clock.

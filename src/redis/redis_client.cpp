@@ -6,18 +6,19 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "lock/store.hpp"
+#include "redis/protocol_text.hpp"
 
 namespace dlock {
 
-RedisClient::RedisClient(std::unique_ptr<EndpointResolver> resolver, const RedisTerms& terms,
+RedisClient::RedisClient(EndpointResolver resolver, const RedisStoreOptions& options,
                          Handshake handshake)
-    : RedisConnection(std::move(resolver), std::move(handshake), terms.on_link),
-      may_move_(terms.may_move) {}
+    : RedisConnection(std::move(resolver), std::move(handshake), options.on_link),
+      may_move_(options.may_move) {}
 
 ScriptReply RedisClient::run_script(const ScriptRun& run, const CallOptions& call_options) {
-  ScriptReply reply = run_once(run, run.by_text, false, call_options);
+  ScriptReply reply = run_once(run, false, false, call_options);
   if (leave_if_deposed(reply)) {
-    reply = run_once(run, run.by_text, reply.sent_twice, call_options);
+    reply = run_once(run, false, reply.sent_twice, call_options);
     leave_if_deposed(reply);
   }
   if (reply.is_error("NOSCRIPT")) reply = run_once(run, true, reply.sent_twice, call_options);
@@ -71,15 +72,12 @@ ScriptReply RedisClient::run_once(const ScriptRun& run, bool by_text, bool sent_
   for (const Reply& reply : replies) {
     if (reply.is_error() && !reply.is_error("EXECABORT")) return {reply, sent_twice, server, here};
   }
-  if (!replies.back().is_array(2)) {
-    close();
-    throw_unavailable("it did not answer EXEC with a list of two");
-  }
-  return {in_items(std::move(replies.back().items[1])), sent_twice, server, here};
+  return {in_items(reply_item(replies.back(), 1)), sent_twice, server, here};
 }
 
-std::vector<Reply> RedisClient::read_here(const std::vector<Request>& requests,
-                                          const CallOptions& call_options) {
+std::vector<Reply> RedisClient::read(const std::vector<std::string>&,
+                                     const std::vector<Request>& requests,
+                                     const CallOptions& call_options) {
   if (!is_open()) subscribed_.clear();
   if (!subscribed_.empty()) {
     // A connection that listens to a channel may not send plain commands.
@@ -103,45 +101,33 @@ std::string RedisClient::server_id(const CallOptions& call_options) {
   return std::to_string(fnv1a(connect(call_options).address()));
 }
 
-std::variant<ChannelMessage, Wake::Reason> RedisClient::next_message(const std::string& channel,
-                                                                     Deadline until,
-                                                                     int cancel_fd) {
+std::variant<std::string, Wake::Reason> RedisClient::next_message(const std::string& channel,
+                                                                  Deadline until, int cancel_fd) {
   if (subscribed_ != channel) {
     throw_unavailable(name() + ": another request has ended the listening");
   }
-  try {
-    while (auto message = RedisConnection::next_message({until, cancel_fd})) {
-      if (message->channel == channel)
-        return ChannelMessage{std::move(message->payload), {this, links()}};
-      if (const auto end = end_of_sleep(until, cancel_fd)) return *end;
-    }
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::interrupted) throw;
-    return Wake::Reason::interrupted;
+  while (true) {
+    auto next = RedisConnection::next_message(until, cancel_fd);
+    if (const auto* why = std::get_if<Wake::Reason>(&next)) return *why;
+    auto& message = std::get<Published>(next);
+    if (message.channel == channel) return std::move(message.payload);
   }
-  return Wake::Reason::due;
 }
 
 void scan(RedisClient& server, const Request& narrowed, const CallOptions& call_options,
           const std::function<void(std::vector<std::string> names)>& take) {
   std::string cursor = "0";
   while (true) {
-    if (left_until(call_options.deadline) == milliseconds(0)) {
-      throw_unavailable(server.name() + ": SCAN did not come to its end in time");
-    }
     Request request{"SCAN", cursor, "COUNT", "1000"};
     request.insert(request.end(), narrowed.begin(), narrowed.end());
     Reply page =
-        server.read_here({request}, at_most(silence_of_a_dead_server, call_options)).front();
+        server.read({}, {request}, at_most(silence_of_a_dead_server, call_options)).front();
     if (page.is_error()) throw server_error(page, server.name());
-    if (!page.is_array(2)) throw_unavailable(server.name() + ": no answer to SCAN");
     std::vector<std::string> names;
-    for (Reply& name : page.items[1].items) names.push_back(std::move(name.text));
+    for (const Reply& name : reply_item(page, 1).items) names.push_back(name.text);
     take(std::move(names));
-    const bool repeats = cursor != "0" && cursor == page.items[0].text;
     cursor = std::move(page.items[0].text);
     if (cursor == "0") return;
-    if (repeats) throw_unavailable(server.name() + ": SCAN does not come to its end");
   }
 }
 

@@ -32,7 +32,6 @@ struct ScriptRun {
   std::string_view sha1;
   std::vector<std::string> keys;  ///< all in one Cluster slot
   std::vector<std::string> arguments;
-  bool by_text = false;   ///< sent as text, not first by its hash
   std::string channel{};  ///< full name of a channel to subscribe to before the run; or empty
   /// The index of the argument in which the client sends the id of the server, if locks may move.
   std::optional<std::size_t> server_argument{};
@@ -51,12 +50,6 @@ struct ScriptReply : Reply {
   LinkId link{};            ///< on which the reply came
 };
 
-/// A message on a channel, and the link on which it came.
-struct ChannelMessage {
-  std::string text;
-  LinkId link;
-};
-
 /// Access to the servers of one deployment: to one server or the master that Sentinel names
 /// (RedisClient), or to the nodes of a Cluster (ClusterRouter). The stores send their requests
 /// through it without knowing which it is; it knows nothing of locks. Owned and used by one thread
@@ -71,15 +64,15 @@ class RedisTransport {
   /// know it. With a channel, the reply comes together with a subscription to it. Returns error
   /// replies.
   virtual ScriptReply run_script(const ScriptRun& run, const CallOptions& call_options) = 0;
-  /// The replies, errors included, to plain requests about `keys`: equally many for each key.
+  /// The replies, errors included, to plain requests about `keys`: equally many for each key. One
+  /// server needs no keys.
   virtual std::vector<Reply> read(const std::vector<std::string>& keys,
                                   const std::vector<Request>& requests,
                                   const CallOptions& call_options) = 0;
   /// The next message on `channel`, which the last script subscribed to, or the reason why there is
   /// none.
-  virtual std::variant<ChannelMessage, Wake::Reason> next_message(const std::string& channel,
-                                                                  Deadline until,
-                                                                  int cancel_fd) = 0;
+  virtual std::variant<std::string, Wake::Reason> next_message(const std::string& channel,
+                                                               Deadline until, int cancel_fd) = 0;
   /// Runs `visit` at every server that has keys, one after the other. `call_options` bounds the
   /// search for the servers.
   virtual void visit_all(const CallOptions& call_options, const Visit& visit) = 0;
@@ -93,7 +86,7 @@ class RedisTransport {
 };
 
 /// The options of a store, which hold for all its locks.
-struct RedisTerms {
+struct RedisStoreOptions {
   std::string prefix = "dlock:";  ///< of every key and channel
   int replicas = 0;               ///< how many must have a grant or renewal before it counts
   bool may_move = false;          ///< locks may move to another server
@@ -109,26 +102,21 @@ class RedisClient : public RedisTransport, private RedisConnection {
   using RedisConnection::close, RedisConnection::connect, RedisConnection::is_open;
   using RedisConnection::links;
 
-  RedisClient(std::unique_ptr<EndpointResolver> resolver, const RedisTerms& terms,
+  RedisClient(EndpointResolver resolver, const RedisStoreOptions& options,
               Handshake handshake = {});
   RedisClient(const RedisClient&) = delete;
   RedisClient& operator=(const RedisClient&) = delete;
 
   ScriptReply run_script(const ScriptRun& run, const CallOptions& call_options) override;
-  std::vector<Reply> read(const std::vector<std::string>&, const std::vector<Request>& requests,
-                          const CallOptions& call_options) override {
-    return read_here(requests, call_options);
-  }
-  std::variant<ChannelMessage, Wake::Reason> next_message(const std::string& channel,
-                                                          Deadline until, int cancel_fd) override;
+  std::vector<Reply> read(const std::vector<std::string>& keys,
+                          const std::vector<Request>& requests,
+                          const CallOptions& call_options) override;
+  std::variant<std::string, Wake::Reason> next_message(const std::string& channel, Deadline until,
+                                                       int cancel_fd) override;
   void visit_all(const CallOptions&, const Visit& visit) override { visit(*this); }
   std::vector<int> connections() const override { return {fd()}; }
   bool was_reached() const override { return links() > 0; }
   std::string name() const override { return RedisConnection::name(); }
-
-  /// Sends plain requests and returns their replies, errors included.
-  std::vector<Reply> read_here(const std::vector<Request>& requests,
-                               const CallOptions& call_options);
 
  private:
   /// Called when the replies to a read or a script have arrived; may throw Error.

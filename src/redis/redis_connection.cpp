@@ -1,7 +1,6 @@
 #include "redis/redis_connection.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
 
 #include "base/duration.hpp"
@@ -26,13 +25,8 @@ std::string deployment_name(const std::string& kind, const std::vector<Endpoint>
 }
 
 std::optional<NodeAddress> announced(std::string_view host, std::string_view port) {
-  constexpr std::size_t longest_host = 253;
-  const bool plain = std::all_of(host.begin(), host.end(), [](char c) {
-    const bool mark = c == '-' || c == '.' || c == '_' || c == ':' || c == '%';
-    return mark || std::isalnum(static_cast<unsigned char>(c)) != 0;
-  });
   const auto number = parse_number(port, 1, 65535);
-  if (!plain || host.empty() || host.size() > longest_host || !number) return std::nullopt;
+  if (host.empty() || !number) return std::nullopt;
   return NodeAddress{std::string(host), static_cast<int>(*number)};
 }
 
@@ -43,24 +37,24 @@ constexpr milliseconds longest_silence{1000};
 
 }  // namespace
 
-SentinelResolver::SentinelResolver(std::vector<Endpoint> sentinels, std::string master_name,
+EndpointResolver::EndpointResolver(std::vector<Endpoint> sentinels, std::string master_name,
                                    Endpoint master)
     : sentinels_(std::move(sentinels)),
       master_name_(std::move(master_name)),
-      master_(std::move(master)),
+      server_(std::move(master)),
       name_(deployment_name("sentinel", sentinels_) + "/" + escaped(master_name_)) {}
 
-Endpoint SentinelResolver::find(const CallOptions& call_options) {
+Endpoint EndpointResolver::find(const CallOptions& call_options) {
+  if (sentinels_.empty()) return server_;
   std::optional<Error> worst;
   for (std::size_t i = 0; i < sentinels_.size(); ++i) {
-    const auto left = left_until(call_options.deadline);
-    const auto not_asked = static_cast<int>(sentinels_.size() - i);
+    const std::size_t not_asked = sentinels_.size() - i;
     // The last sentinel gets longer, since a slow answer is better than none; the server needs some
     // time, too.
-    const auto longest = not_asked == 1 ? std::max(longest_silence, left / 2) : longest_silence;
-    const auto until = later(BootClock::now(), std::min(left / not_asked, longest));
+    const auto half = left_until(call_options.deadline) / 2;
+    const auto longest = not_asked == 1 ? std::max(longest_silence, half) : longest_silence;
     try {
-      auto master = ask(Endpoint(sentinels_[i]), {until, call_options.cancel_fd});
+      auto master = ask(sentinels_[i], at_most(longest, share_of(call_options, not_asked)));
       std::swap(sentinels_[0], sentinels_[i]);
       return master;
     } catch (const Error& error) {
@@ -76,16 +70,15 @@ Endpoint SentinelResolver::find(const CallOptions& call_options) {
   throw worst->reworded((asked > 1 ? many : "") + worst->what());
 }
 
-void SentinelResolver::note_failure() {
+void EndpointResolver::note_failure() {
+  if (sentinels_.empty()) return;
   std::rotate(sentinels_.begin(), std::next(sentinels_.begin()), sentinels_.end());
 }
 
-Endpoint SentinelResolver::ask(const Endpoint& sentinel, const CallOptions& call_options) {
-  RedisConnection connection(std::make_unique<FixedEndpoint>(sentinel));
-  const Request requests[] = {{"SENTINEL", "get-master-addr-by-name", master_name_},
-                              {"SENTINEL", "sentinels", master_name_}};
-  const auto replies = connection.exchange(requests, call_options);
-  const Reply& address = replies[0];
+Endpoint EndpointResolver::ask(const Endpoint& sentinel, const CallOptions& call_options) {
+  RedisConnection connection(sentinel);
+  const Request request{"SENTINEL", "get-master-addr-by-name", master_name_};
+  const Reply address = connection.exchange(std::span(&request, 1), call_options).front();
   if (address.is_error()) throw server_error(address, sentinel.name());
   if (!address.is_array(2)) {
     throw_unavailable(sentinel.name() + ": it knows no master named " + master_name_);
@@ -97,25 +90,7 @@ Endpoint SentinelResolver::ask(const Endpoint& sentinel, const CallOptions& call
     throw_unavailable(sentinel.name() + ": it names a master that cannot be: \"" + escaped(host) +
                       "\" port \"" + escaped(port) + "\"");
   }
-  learn(sentinel, replies[1]);
-  return endpoint_at(master_, *named);
-}
-
-void SentinelResolver::learn(const Endpoint& asked, const Reply& reply) {
-  for (const Reply& fields : reply.items) {
-    std::string_view host;
-    std::string_view port;
-    for (std::size_t i = 0; i + 1 < fields.items.size(); i += 2) {
-      if (fields.items[i].text == "ip") host = fields.items[i + 1].text;
-      if (fields.items[i].text == "port") port = fields.items[i + 1].text;
-    }
-    const auto address = announced(host, port);
-    if (!address) continue;
-    Endpoint sentinel = endpoint_at(asked, *address);
-    const bool known =
-        std::find(sentinels_.begin(), sentinels_.end(), sentinel) != sentinels_.end();
-    if (!known) sentinels_.push_back(std::move(sentinel));
-  }
+  return endpoint_at(server_, *named);
 }
 
 namespace {
@@ -143,12 +118,6 @@ void look_at_the_clock(const CallOptions& call_options) {
   if (call_options.deadline != never && BootClock::now() >= call_options.deadline) {
     throw_unavailable("no whole answer in time");
   }
-}
-
-/// Whether a server closes the connection after an error reply of this cause.
-bool closes_the_link(const Error& error) {
-  return error.cause() == Cause::password_missing || error.cause() == Cause::protected_mode ||
-         error.cause() == Cause::too_many_clients;
 }
 
 /// Checks the reply to ROLE (https://redis.io/docs/latest/commands/role/). If the server
@@ -182,8 +151,8 @@ auto RedisConnection::retry_until_deadline(const CallOptions& call_options, cons
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::interrupted) throw;
       close();
-      if (!old_link) resolver_->note_failure();
-      const bool worth_it = old_link || resolver_->may_move();
+      if (!old_link) resolver_.note_failure();
+      const bool worth_it = old_link || resolver_.may_move();
       const bool in_time = old_link ? left_until(call_options.deadline) > milliseconds(0)
                                     : backoff.fits(call_options.deadline);
       if (!worth_it || error.kind() != ErrorKind::unavailable || !in_time) throw;
@@ -193,7 +162,7 @@ auto RedisConnection::retry_until_deadline(const CallOptions& call_options, cons
 }
 
 const Endpoint& RedisConnection::connect(const CallOptions& call_options) {
-  return named(resolver_->name(), [&]() -> const Endpoint& {
+  return named(resolver_.name(), [&]() -> const Endpoint& {
     // A server drops idle connections, and all of them when it restarts.
     if (is_open() && link_->stream.has_ended()) close();
     retry_until_deadline(call_options, [&] {
@@ -205,7 +174,7 @@ const Endpoint& RedisConnection::connect(const CallOptions& call_options) {
 
 std::vector<Reply> RedisConnection::exchange(std::span<const Request> requests,
                                              const CallOptions& call_options) {
-  return named(resolver_->name(), [&] {
+  return named(resolver_.name(), [&] {
     if (is_open() && link_->stream.has_ended()) close();
     was_sent_twice_ = false;
     bool sent = false;
@@ -241,13 +210,13 @@ std::vector<Reply> RedisConnection::try_exchange(std::span<const Request> reques
 void RedisConnection::open(const CallOptions& call_options) {
   if (readable(call_options.cancel_fd)) throw_interrupted();
   const auto begun = BootClock::now();
-  Endpoint endpoint = resolver_->find(call_options);
+  Endpoint endpoint = resolver_.find(call_options);
   // The server at the named address may be dead, and the name may soon lead elsewhere.
   constexpr int tries = 3;
-  const auto left = left_until(call_options.deadline) / (resolver_->may_move() ? tries : 1);
+  const auto left = left_until(call_options.deadline) / (resolver_.may_move() ? tries : 1);
   const auto until = std::min(call_options.deadline, later(BootClock::now(), left));
   auto setting_up = set_up(endpoint, call_options);
-  Stream stream = named(resolver_->may_move() ? endpoint.address() : "", [&] {
+  Stream stream = named(resolver_.may_move() ? endpoint.address() : "", [&] {
     return Stream::connect(endpoint, {until, call_options.cancel_fd});
   });
   link_.emplace(std::move(endpoint), std::move(stream));
@@ -283,10 +252,6 @@ void RedisConnection::check_in_step() {
 
 bool RedisConnection::take_message(Reply& reply) {
   if (!reply.is_array(3) || reply.items[0].text != "message") return false;
-  constexpr std::size_t most_messages = 1000;
-  if (link_->inbox.size() >= most_messages) {
-    throw_unavailable("it sends messages without end");
-  }
   // The message about a tracked key is a list with the key's name.
   Reply& said = reply.items[2].items.empty() ? reply.items[2] : reply.items[2].items[0];
   link_->inbox.push_back({std::move(reply.items[1].text), std::move(said.text)});
@@ -306,17 +271,17 @@ Reply RedisConnection::next_reply(const CallOptions& call_options) {
   }
 }
 
-std::optional<Published> RedisConnection::next_message(const CallOptions& call_options) {
-  return named(resolver_->name(), [&]() -> std::optional<Published> {
+std::variant<Published, Wake::Reason> RedisConnection::next_message(Deadline until, int cancel_fd) {
+  return named(resolver_.name(), [&]() -> std::variant<Published, Wake::Reason> {
     if (!is_open()) throw_unavailable("the connection broke");
     try {
       for (check_in_step(); link_->inbox.empty(); check_in_step()) {
-        if (left_until(call_options.deadline) == milliseconds(0)) return std::nullopt;
-        link_->reader.feed(link_->stream.receive(call_options));
+        if (const auto end = end_of_sleep(until, cancel_fd)) return *end;
+        link_->reader.feed(link_->stream.receive({until, cancel_fd}));
       }
     } catch (const Error& error) {
-      if (error.kind() == ErrorKind::interrupted) throw;
-      if (left_until(call_options.deadline) == milliseconds(0)) return std::nullopt;
+      if (error.kind() == ErrorKind::interrupted) return Wake::Reason::interrupted;
+      if (left_until(until) == milliseconds(0)) return Wake::Reason::due;
       close();
       throw;
     }
@@ -337,7 +302,7 @@ std::deque<Request> RedisConnection::set_up(const Endpoint& endpoint,
   if (endpoint.database != 0) {
     requests.push_back({"SELECT", std::to_string(endpoint.database)});
   }
-  if (resolver_->may_move() || handshake_.only_a_master) requests.push_back({"ROLE"});
+  if (resolver_.may_move() || handshake_.only_a_master) requests.push_back({"ROLE"});
   requests.push_back({"CLIENT", "SETNAME", "dlock"});
   requests.insert(requests.end(), handshake_.requests.begin(), handshake_.requests.end());
   return requests;
@@ -347,12 +312,14 @@ void RedisConnection::check_set_up(const Reply& reply, const Request& request) c
   if (reply.is_error() && request.front() == "AUTH") {
     throw auth_error(reply, std::span(request).subspan(1));
   }
-  // The name is only for CLIENT LIST, and a lean ACL denies it. Before a server closes the
-  // connection, however, its last error comes in place of this reply.
-  if (reply.is_error() && (request.front() != "CLIENT" || closes_the_link(server_error(reply)))) {
-    throw server_error(reply);
+  if (reply.is_error()) {
+    // The name is only for CLIENT LIST, and a lean ACL denies it. Before a server closes the
+    // connection, however, its last error comes in place of this reply.
+    const Error error = server_error(reply);
+    const bool is_denied = error.cause() == Cause::acl || error.cause() == Cause::other_reply;
+    if (request.front() != "CLIENT" || !is_denied) throw Error(error);
   }
-  if (request.front() == "ROLE") check_role(link_->to, reply, resolver_->may_move() || links_ > 1);
+  if (request.front() == "ROLE") check_role(link_->to, reply, resolver_.may_move() || links_ > 1);
 }
 
 }  // namespace dlock

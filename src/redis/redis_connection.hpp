@@ -3,12 +3,12 @@
 #include <compare>
 #include <deque>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/endpoint.hpp"
@@ -29,68 +29,43 @@ struct NodeAddress {
 /// The server at `address`, with the login of `like`.
 Endpoint endpoint_at(const Endpoint& like, const NodeAddress& address);
 
-/// Checks the host and port that a sentinel or a Cluster node names. The text is foreign, so only a
-/// possible host name or address and a port are accepted.
+/// The address that a sentinel or a Cluster node names; nothing without a host or a valid port.
 std::optional<NodeAddress> announced(std::string_view host, std::string_view port);
 
 /// `redis+cluster://n1:6379,n2:6379`: the name of several servers that form one engine, for people.
 /// `kind` is `cluster` or `sentinel`. Escaped, without credentials.
 std::string deployment_name(const std::string& kind, const std::vector<Endpoint>& servers);
 
-/// Finds the address of a connection's server; called for each new link, because it may have moved.
+/// Finds the server of a connection, anew for each link: the one at a fixed address, or the master
+/// that sentinels name, by Redis' client guidelines. It asks the sentinels in turn, each for its
+/// share of the time; the one that answered is asked first the next time. The server itself must
+/// then confirm that it is a master
+/// (https://redis.io/docs/latest/develop/reference/sentinel-clients/).
 class EndpointResolver {
  public:
-  virtual ~EndpointResolver() = default;
+  /// One server at one address.
+  EndpointResolver(const Endpoint& server)  // NOLINT(google-explicit-constructor)
+      : server_(server), name_(server.name()) {}
+  /// `master` holds the login of the master; find() fills in its address.
+  EndpointResolver(std::vector<Endpoint> sentinels, std::string master_name, Endpoint master);
 
   /// Throws Error{unavailable} or {denied} if the address cannot be found now.
-  virtual Endpoint find(const CallOptions& call_options) = 0;
+  Endpoint find(const CallOptions& call_options);
   /// Whether the address may change: then a connection retries until its deadline.
-  virtual bool may_move() const = 0;
-  /// Called when the address from find() was not usable, or find() failed.
-  virtual void note_failure() {}
+  bool may_move() const { return !sentinels_.empty(); }
+  /// Called when the address from find() was not usable, or find() failed. Moves another sentinel
+  /// to the front: the first one may be cut off from the others and name a former master.
+  void note_failure();
   /// The name for messages; escaped, without credentials.
-  virtual std::string name() const = 0;
-};
-
-/// One server at one address.
-class FixedEndpoint final : public EndpointResolver {
- public:
-  explicit FixedEndpoint(Endpoint endpoint) : endpoint_(std::move(endpoint)) {}
-
-  Endpoint find(const CallOptions&) override { return endpoint_; }
-  bool may_move() const override { return false; }
-  std::string name() const override { return endpoint_.name(); }
-
- private:
-  Endpoint endpoint_;
-};
-
-/// Finds the master that sentinels name, by Redis' client guidelines. It asks the sentinels in
-/// turn, each for its share of the time; the one that answered is asked first the next time. The
-/// server itself must then confirm that it is a master
-/// (https://redis.io/docs/latest/develop/reference/sentinel-clients/).
-class SentinelResolver final : public EndpointResolver {
- public:
-  /// `master` holds its login; the resolver fills in its address.
-  SentinelResolver(std::vector<Endpoint> sentinels, std::string master_name, Endpoint master);
-
-  Endpoint find(const CallOptions& call_options) override;
-  bool may_move() const override { return true; }
-  /// Moves another sentinel to the front: the first one may be cut off from the others and name a
-  /// former master.
-  void note_failure() override;
-  std::string name() const override { return name_; }
+  const std::string& name() const { return name_; }
 
  private:
   /// Returns the master.
   Endpoint ask(const Endpoint& sentinel, const CallOptions& call_options);
-  /// Adds the sentinels in a reply to SENTINEL SENTINELS, since all of the URL's may be replaced
-  /// while a lock is held. They have the login of `asked`.
-  void learn(const Endpoint& asked, const Reply& reply);
 
   std::vector<Endpoint> sentinels_;  ///< the one that answered last is first
   std::string master_name_;
-  Endpoint master_;
+  Endpoint server_;
   std::string name_;
 };
 
@@ -122,7 +97,7 @@ struct Handshake {
 class RedisConnection {
  public:
   /// If the address may move, the connection refuses a replica, whatever `handshake` says.
-  explicit RedisConnection(std::unique_ptr<EndpointResolver> resolver, Handshake handshake = {},
+  explicit RedisConnection(EndpointResolver resolver, Handshake handshake = {},
                            LinkListener on_link = {})
       : resolver_(std::move(resolver)),
         handshake_(std::move(handshake)),
@@ -136,8 +111,8 @@ class RedisConnection {
   /// Opens a link unless one seems to work, sends nothing yet, and returns the link's address.
   const Endpoint& connect(const CallOptions& call_options);
 
-  /// The next published message, or nothing at the deadline.
-  std::optional<Published> next_message(const CallOptions& call_options);
+  /// The next message, or the reason why there is none.
+  std::variant<Published, Wake::Reason> next_message(Deadline until, int cancel_fd);
 
   bool is_open() const { return link_.has_value(); }
   /// The file descriptor of the open link; -1 without one.
@@ -148,7 +123,7 @@ class RedisConnection {
   /// How many links there have been; 0: nothing can ever have been sent.
   int links() const { return links_; }
   void close() { link_.reset(); }
-  std::string name() const { return resolver_->name(); }
+  std::string name() const { return resolver_.name(); }
   /// The server's replies to the handshake on the open link, errors included; complete after a
   /// successful exchange.
   const std::vector<Reply>& answers() const { return link_->answers; }
@@ -194,7 +169,7 @@ class RedisConnection {
   void take_pending(Reply reply);
   void check_set_up(const Reply& reply, const Request& request) const;
 
-  std::unique_ptr<EndpointResolver> resolver_;
+  EndpointResolver resolver_;
   const Handshake handshake_;
   const LinkListener on_link_;
   std::optional<Link> link_;

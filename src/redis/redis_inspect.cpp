@@ -31,11 +31,10 @@ const Reply& checked(const Reply& reply) {
 }
 
 std::int64_t server_now(const Reply& time) {
-  if (!checked(time).is_array(2)) throw_unavailable("it answered no time");
   constexpr std::int64_t us_a_second = 1'000'000;
   constexpr std::int64_t largest_second = 9'000'000'000;  // of the year 2255
-  return server_number(time.items[0].text, largest_second) * us_a_second +
-         server_number(time.items[1].text, us_a_second);
+  return std::min(reply_number(checked(time), 0), largest_second) * us_a_second +
+         reply_number(time, 1);
 }
 
 std::vector<Holder> holders_in(const Reply& hash, std::int64_t now) {
@@ -140,7 +139,7 @@ std::vector<KeyState> states_of(std::span<const LockKey> keys, Foreign foreign,
 }
 
 /// The keys that match a glob and are not named as well, sorted.
-std::vector<LockKey> find_once(const Query& query, const Inspection& inspection) {
+std::vector<LockKey> find(const Query& query, const Inspection& inspection) {
   std::vector<LockKey> keys;
   inspection.servers.visit_all(inspection.call_options, [&](RedisClient& server) {
     scan(server, {"MATCH", scan_pattern(inspection.prefix)}, inspection.call_options,
@@ -160,30 +159,10 @@ std::vector<LockKey> find_once(const Query& query, const Inspection& inspection)
   return keys;
 }
 
-/// Calls find_once(), again for the whole Cluster if a node is lost meanwhile: another node will
-/// take over its slots.
-std::vector<LockKey> find(const Query& query, const Inspection& inspection) {
-  Backoff backoff = backoff_of_redis();
-  std::optional<Deadline> heal_by;
-  while (true) {
-    try {
-      return find_once(query, inspection);
-    } catch (const Error& error) {
-      // The call's deadline of a minute is meant for many keys: a node without a successor is given
-      // up sooner.
-      if (!heal_by) heal_by = at_most(silence_of_a_dead_server, inspection.call_options).deadline;
-      const bool may_heal = error.kind() == ErrorKind::unavailable &&
-                            inspection.servers.is_cluster() && inspection.servers.was_reached();
-      if (!may_heal || !backoff.fits(*heal_by)) throw;
-    }
-    pause(backoff.next(), inspection.call_options);
-  }
-}
-
 }  // namespace
 
 std::vector<KeyState> RedisStore::inspect(const Query& query, const CallOptions& call_options) {
-  const Inspection inspection{terms_.prefix, *servers_, call_options};
+  const Inspection inspection{options_.prefix, *servers_, call_options};
   auto states = states_of(query.keys, Foreign::reported, inspection);
   if (query.globs.empty()) return states;
   for (KeyState& state : states_of(find(query, inspection), Foreign::skipped, inspection)) {
@@ -194,10 +173,10 @@ std::vector<KeyState> RedisStore::inspect(const Query& query, const CallOptions&
 
 std::vector<Holder> RedisStore::look_at_holders(const LockKey& key,
                                                 const CallOptions& call_options) {
-  const std::string name = KeyNames(terms_.prefix, key).holds;
+  const std::string name = KeyNames(options_.prefix, key).holds;
   const auto replies = servers_->read({name}, {{"HGETALL", name}, {"TIME"}}, call_options);
   std::vector<Holder> holders;
-  read_what_is_ours(key, Foreign::reported, {terms_.prefix, *servers_, call_options},
+  read_what_is_ours(key, Foreign::reported, {options_.prefix, *servers_, call_options},
                     [&] { holders = holders_in(replies.at(0), server_now(replies.at(1))); });
   return holders;
 }

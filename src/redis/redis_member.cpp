@@ -1,4 +1,4 @@
-#include "redis/redis_member.hpp"
+#include "redis/redis_store.hpp"
 
 #include <map>
 #include <optional>
@@ -37,9 +37,8 @@ std::optional<bool> durable_by(const Reply& config) {
 /// part about the server's memory.
 class RedisMember::Client final : public RedisClient {
  public:
-  Client(const Endpoint& server, const RedisTerms& terms)
-      : RedisClient(std::make_unique<FixedEndpoint>(server), terms,
-                    {{{"INFO", "server"}, {"CONFIG", "GET", "*append*"}}, true}) {}
+  Client(const Endpoint& server, const RedisStoreOptions& options)
+      : RedisClient(server, options, {{{"INFO", "server"}, {"CONFIG", "GET", "*append*"}}, true}) {}
 
   ScriptReply run_script(const ScriptRun& run, const CallOptions& call_options) override {
     // Only the script of locks knows of members.
@@ -49,7 +48,7 @@ class RedisMember::Client final : public RedisClient {
     ScriptReply reply = run_recorded(run, call_options);
     // A new link has measured the clock itself, in a shorter round trip.
     if (!reply.is_error() && reply_text(reply, 0) == "refused" && links() == link) {
-      standing.clock = {server_clock(reply_text(reply, 7)), sent, BootClock::now()};
+      standing.clock = {microseconds(reply_number(reply, 7)), sent, BootClock::now()};
     }
     return reply;
   }
@@ -71,14 +70,10 @@ class RedisMember::Client final : public RedisClient {
       throw_unavailable(name() +
                         ": it is a node of a Cluster, which cannot be one of several servers");
     }
-    const std::string run_id = info_field(info.text, "run_id");
-    if (run_id.empty() || run_id.find(' ') != std::string::npos) {
-      throw_unavailable(name() + ": INFO does not tell its run_id");
-    }
-    standing.process = run_id;
+    standing.process = info_field(info.text, "run_id");
     const std::string clock = info_field(info.text, "server_time_usec");
     const auto [sent, received] = answered_between();
-    if (!clock.empty()) standing.clock = {server_clock(clock), sent, received};
+    if (!clock.empty()) standing.clock = {microseconds(server_number(clock)), sent, received};
     durable_ = durable_by(answers().at(1));
     checked_ = links();
   }
@@ -141,11 +136,11 @@ class RedisMember::Client final : public RedisClient {
 };
 
 RedisMember::RedisMember(const Endpoint& server, const std::string& prefix, LinkListener on_link)
-    : RedisMember(server,
-                  RedisTerms{.prefix = prefix, .member = true, .on_link = std::move(on_link)}) {}
+    : RedisMember(server, RedisStoreOptions{
+                              .prefix = prefix, .member = true, .on_link = std::move(on_link)}) {}
 
-RedisMember::RedisMember(const Endpoint& server, const RedisTerms& terms)
-    : RedisStore(std::make_unique<Client>(server, terms), terms),
+RedisMember::RedisMember(const Endpoint& server, const RedisStoreOptions& options)
+    : RedisStore(std::make_unique<Client>(server, options), options),
       client_(static_cast<Client&>(servers())) {}
 
 Standing RedisMember::standing() const { return client_.standing; }

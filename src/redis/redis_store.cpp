@@ -27,10 +27,9 @@ std::vector<std::string> claim_arguments(const std::string& operation, const Cla
           std::to_string(std::max(claim.ttl, claim.floor).count())};
 }
 
-/// `proposal`: the fence that a client of a quorum proposes.
 std::vector<std::string> acquire_arguments(const Claim& claim, const Ask& ask,
-                                           const std::string& channel,
-                                           const std::optional<Fence>& proposal) {
+                                           const std::string& channel) {
+  const auto& proposal = ask.proposal;
   auto arguments = claim_arguments("acquire", claim);
   const bool has_ticket = ask.ticket && (ask.wait || proposal);
   if (ask.wait || proposal || claim.latest) {
@@ -84,14 +83,14 @@ void RedisStore::check(const LockKey& key, const ScriptReply& reply) const {
   const std::string server = reply.link.client->name();
   const std::string message = server + ": " + (of_the_key ? escaped(key.text) + ": " : "") +
                               error.what() +
-                              (of_the_key ? redis_keys_text(terms_.prefix, key) : "");
-  throw error.reworded(message + advice_on_a_cluster(reply));
+                              (of_the_key ? redis_keys_text(options_.prefix, key) : "");
+  throw error.reworded(message);
 }
 
 ScriptReply RedisStore::call(const LockKey& key, const std::vector<std::string>& arguments,
                              const std::string& channel, LinkId* unanswered,
                              const CallOptions& call_options) {
-  const KeyNames names(terms_.prefix, key);
+  const KeyNames names(options_.prefix, key);
   ScriptRun run{.text = lock_script,
                 .sha1 = lock_script_sha1,
                 .keys = {names.holds, names.queue, names.waiters, names.fence},
@@ -100,22 +99,22 @@ ScriptReply RedisStore::call(const LockKey& key, const std::vector<std::string>&
                 .server_argument = 2,
                 .unanswered = unanswered};
   run.arguments.insert(run.arguments.begin() + 2, "");
-  if (terms_.member) run.keys.push_back(names.alive);
+  if (options_.member) run.keys.push_back(names.alive);
   return servers_->run_script(run, call_options);
 }
 
 void RedisStore::replicate(const LockKey& key, const LinkId& link,
                            const CallOptions& call_options) {
-  if (terms_.replicas == 0) return;
+  if (options_.replicas == 0) return;
   const std::string of_key = link.client->name() + ": " + escaped(key.text) + ": ";
   // The rest is for the reply to arrive, and for a release.
   const auto limit = left_until(call_options.deadline) * 3 / 4;
-  const Request wait{"WAIT", std::to_string(terms_.replicas),
+  const Request wait{"WAIT", std::to_string(options_.replicas),
                      std::to_string(std::max(limit, milliseconds(1)).count())};
   ScriptReply reply;
   reply.link = link;
   try {
-    static_cast<Reply&>(reply) = link.client->read_here({wait}, call_options).front();
+    static_cast<Reply&>(reply) = link.client->read({}, {wait}, call_options).front();
   } catch (const Error& error) {
     // The next request would wait for WAIT to end.
     if (error.kind() == ErrorKind::interrupted) link.client->close();
@@ -128,10 +127,10 @@ void RedisStore::replicate(const LockKey& key, const LinkId& link,
                 of_key + "the connection broke before the replicas acknowledged the lock",
                 Cause::not_replicated);
   }
-  if (reply.integer >= terms_.replicas) return;
+  if (reply.integer >= options_.replicas) return;
   throw Error(ErrorKind::not_replicated,
               of_key + "only " + std::to_string(reply.integer) + " of " +
-                  std::to_string(terms_.replicas) + " replicas acknowledged the lock in time",
+                  std::to_string(options_.replicas) + " replicas acknowledged the lock in time",
               Cause::not_replicated);
 }
 
@@ -152,10 +151,9 @@ void RedisStore::tidy(const LockKey& key, std::int64_t more, const CallOptions& 
   }
 }
 
-Answer RedisStore::acquire_with(const std::optional<Fence>& proposal, const Claim& claim,
-                                const Ask& ask, const CallOptions& call_options) {
+Answer RedisStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) {
   const std::string channel = ask.wait ? channel_of(claim.token) : "";
-  const auto arguments = acquire_arguments(claim, ask, channel, proposal);
+  const auto arguments = acquire_arguments(claim, ask, channel);
   while (true) {
     const Deadline sent = BootClock::now();
     const ScriptReply reply =
@@ -163,11 +161,10 @@ Answer RedisStore::acquire_with(const std::optional<Fence>& proposal, const Clai
     if (reply_text(reply, 0) == "granted") {
       replicate(claim.key, reply.link, call_options);
       tidy(claim.key, reply_number(reply, 2), call_options);
-      return Grant{server_fence(reply_text(reply, 1)),
-                   Lease{claim.ttl, valid_until(sent, claim.ttl)}};
+      return Grant{Fence{reply_number(reply, 1)}, Lease{claim.ttl, valid_until(sent, claim.ttl)}};
     }
     if (reply_text(reply, 0) != "refused") unexpected_answer();
-    last_answer_ = {{sent, server_clock(reply_text(reply, 7))}, reply.link, reply.server};
+    last_answer_ = {{sent, microseconds(reply_number(reply, 7))}, reply.link, reply.server};
     Refusal refusal = refusal_from(reply);
     const bool more = reply_number(reply, 8) != 0;
     const bool time_is_up = left_until(call_options.deadline) == milliseconds(0);
@@ -176,15 +173,14 @@ Answer RedisStore::acquire_with(const std::optional<Fence>& proposal, const Clai
 }
 
 Wake RedisStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
-  const std::string own = KeyNames(terms_.prefix, claim.key).holds + ":" + channel_of(claim.token);
+  const std::string own =
+      KeyNames(options_.prefix, claim.key).holds + ":" + channel_of(claim.token);
   while (true) {
     const auto heard = servers_->next_message(own, until, cancel_fd);
     if (const auto* why = std::get_if<Wake::Reason>(&heard)) return Wake{*why, {}};
-    const auto& message = std::get<ChannelMessage>(heard);
-    const std::string_view text = message.text;
+    const std::string_view text = std::get<std::string>(heard);
     if (text.starts_with("grant ")) {
-      return Wake{
-          Wake::Reason::granted, {}, grant_in_message(text.substr(6), message.link, claim.ttl)};
+      return Wake{Wake::Reason::granted, {}, grant_in_message(text.substr(6), claim.ttl)};
     }
     if (text.starts_with("next ")) {
       const milliseconds ends_in = server_span(text.substr(5));
@@ -194,40 +190,29 @@ Wake RedisStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
   }
 }
 
-std::optional<Grant> RedisStore::grant_in_message(std::string_view text, const LinkId& link,
-                                                  milliseconds ttl) const {
+std::optional<Grant> RedisStore::grant_in_message(std::string_view text, milliseconds ttl) const {
   // After an unconfirmed grant the script grants for a moment only.
   constexpr milliseconds least_for_a_hiccup{2000};
   HandOver hand_over;
-  hand_over.at = server_clock(take_until(text, ' '));
+  hand_over.at = microseconds(server_number(take_until(text, ' ')));
   hand_over.lease = server_span(take_until(text, ' '));
-  hand_over.fence = server_fence(take_until(text, ' '));
-  const bool same_clock = text == last_answer_.server && link == last_answer_.link;
+  hand_over.fence = Fence{server_number(take_until(text, ' '))};
+  const bool same_clock = text == last_answer_.server && last_answer_.link.is_open();
   const bool too_short = hand_over.lease < std::min(ttl, least_for_a_hiccup);
-  // The script never grants more than was asked for. A forged lease would let the command run
-  // without the renewal that confirms it.
-  const bool too_long = hand_over.lease > ttl;
-  if (terms_.replicas > 0 || !same_clock || too_short || too_long) return std::nullopt;
+  if (options_.replicas > 0 || !same_clock || too_short) return std::nullopt;
   return handed_over_grant(last_answer_, hand_over, hand_over.lease * 2 / 3);
 }
 
 Fence RedisStore::record_max(const LockKey& resource, Fence fence,
                              const CallOptions& call_options) {
-  const std::string key = KeyNames(terms_.prefix, resource).fence_register;
-  // A process asks once, so sending the text is faster than a second round trip.
+  const std::string key = KeyNames(options_.prefix, resource).fence_register;
   const ScriptRun script{.text = record_max_script,
                          .sha1 = record_max_script_sha1,
                          .keys = {key},
-                         .arguments = {std::to_string(fence.value)},
-                         .by_text = true};
+                         .arguments = {std::to_string(fence.value)}};
   const ScriptReply reply = servers_->run_script(script, call_options);
   check(resource, reply);
-  if (reply.kind != Reply::Kind::array) unexpected_answer();
-  if (!reply.items.empty()) {
-    const Fence largest{server_number(reply_text(reply, 0), largest_fence)};
-    if (largest < fence) unexpected_answer();
-    return largest;
-  }
+  if (!reply.items.empty()) return Fence{reply_number(reply, 0)};
   throw Error(ErrorKind::wrong_data,
               reply.link.client->name() + ": the key " + escaped(key) +
                   " holds something else than the fence of a guard: it is left as it is");
@@ -235,7 +220,7 @@ Fence RedisStore::record_max(const LockKey& resource, Fence fence,
 
 Renewed RedisStore::renew(const Claim& claim, const RenewalOptions& terms,
                           const CallOptions& call_options) {
-  const auto granted = terms_.member ? terms.granted : std::nullopt;
+  const auto granted = options_.member ? terms.granted : std::nullopt;
   const Deadline sent = BootClock::now();
   const ScriptReply reply =
       run(claim.key, renewal_arguments(claim, terms.ttl, granted), call_options);
@@ -268,7 +253,7 @@ Renewed RedisStore::renewed_by(const ScriptReply& reply, const Asked& asked, mil
   // Otherwise a replica that is promoted would end the lease before the holder does.
   replicate(key, reply.link, call_options);
   tidy(key, reply_number(reply, 4), call_options);
-  return {Grant{server_fence(reply_text(reply, 2)), Lease{lease, valid_until(sent, lease)}, true,
+  return {Grant{Fence{reply_number(reply, 2)}, Lease{lease, valid_until(sent, lease)}, true,
                 Limit{reply_number(reply, 3)}}};
 }
 
@@ -277,7 +262,7 @@ ReleaseResult RedisStore::release(const Claim& claim, const ReleaseOptions& how,
   const Asked asked{claim.key, claim.token};
   if (how.renewed_elsewhere) known_.erase(asked);
   // In a quorum, another client's request for this hold may not have arrived at this server yet.
-  const bool is_known = !terms_.member || known_.contains(asked);
+  const bool is_known = !options_.member || known_.contains(asked);
   if (is_known && !servers_->was_reached() && unanswered_.contains(asked)) return {};
   // A request that went out on another link may be executed after this one.
   const auto found = unanswered_.find(asked);
@@ -320,22 +305,18 @@ std::vector<Holder> RedisStore::evict(const LockKey& key, std::optional<Fence> f
     auto seen = look_at_holders(key, call_options);
     if (fence) std::erase_if(seen, [&](const Holder& each) { return each.fence != *fence; });
     if (seen.empty()) return {};
-    auto evicted = evict_seen(key, seen, by, call_options);
+    // The request names the holds by their fences. A request that is sent twice could otherwise
+    // evict a later holder.
+    const auto fences =
+        joined(seen, " ", [](const Holder& each) { return std::to_string(each.fence.value); });
+    const ScriptReply reply = run(key, {"force", "", fences, packed_who(by)}, call_options);
+    tidy(key, reply_number(reply, 2), call_options);
+    auto evicted = holders_from(reply, 3, reply_number(reply, 1));
     if (!evicted.empty()) return evicted;
+    // The first copy, whose answer was lost, may have evicted them.
+    if (reply.sent_twice) return seen;
     // The holders seen have released since, and others may hold the key already.
   }
-}
-
-std::vector<Holder> RedisStore::evict_seen(const LockKey& key, const std::vector<Holder>& seen,
-                                           const Who& by, const CallOptions& call_options) {
-  // The request names the holds by their fences. A request that is sent twice could otherwise evict
-  // a later holder.
-  const auto fences =
-      joined(seen, " ", [](const Holder& each) { return std::to_string(each.fence.value); });
-  const ScriptReply reply = run(key, {"force", "", fences, packed_who(by)}, call_options);
-  tidy(key, reply_number(reply, 2), call_options);
-  auto evicted = holders_from(reply, 3, reply_number(reply, 1));
-  return evicted.empty() && reply.sent_twice ? seen : evicted;
 }
 
 LatchState RedisStore::open_latch(const LockKey& key, const LatchOptions& terms,
@@ -348,7 +329,7 @@ LatchState RedisStore::open_latch(const LockKey& key, const LatchOptions& terms,
 std::optional<LatchState> RedisStore::ask_latch(const LockKey& key,
                                                 const std::vector<std::string>& arguments,
                                                 bool listen, const CallOptions& call_options) {
-  const std::string latch = KeyNames(terms_.prefix, key).latch;
+  const std::string latch = KeyNames(options_.prefix, key).latch;
   LinkId unanswered;
   const ScriptRun run{.text = latch_script,
                       .sha1 = latch_script_sha1,
@@ -384,7 +365,7 @@ std::optional<LatchState> RedisStore::latch_from(const LockKey& key,
     throw Error(ErrorKind::wrong_data,
                 reply.link.client->name() + ": " + escaped(key.text) +
                     ": the key holds data that is not a latch (it said: " + escaped(reply.text) +
-                    ")" + redis_keys_text(terms_.prefix, key));
+                    ")" + redis_keys_text(options_.prefix, key));
   }
   check(key, reply);
   const LatchState state{reply_number(reply, 0), reply_number(reply, 1), reply_ms(reply, 2)};
@@ -392,7 +373,7 @@ std::optional<LatchState> RedisStore::latch_from(const LockKey& key,
 }
 
 Wake::Reason RedisStore::sleep_at_latch(const LockKey& key, Deadline until, int cancel_fd) {
-  const auto heard = servers_->next_message(KeyNames(terms_.prefix, key).latch, until, cancel_fd);
+  const auto heard = servers_->next_message(KeyNames(options_.prefix, key).latch, until, cancel_fd);
   const auto* why = std::get_if<Wake::Reason>(&heard);
   return why != nullptr ? *why : Wake::Reason::changed;
 }

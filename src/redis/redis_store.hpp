@@ -22,15 +22,13 @@ namespace dlock {
 /// thread at a time.
 class RedisStore : public Member, public Latches {
  public:
-  RedisStore(std::unique_ptr<RedisTransport> servers, RedisTerms terms)
-      : terms_(std::move(terms)), servers_(std::move(servers)) {}
+  RedisStore(std::unique_ptr<RedisTransport> servers, RedisStoreOptions options)
+      : options_(std::move(options)), servers_(std::move(servers)) {}
   /// Locks on the server that `resolver` finds.
-  RedisStore(std::unique_ptr<EndpointResolver> resolver, const RedisTerms& terms)
-      : RedisStore(std::make_unique<RedisClient>(std::move(resolver), terms), terms) {}
+  RedisStore(EndpointResolver resolver, const RedisStoreOptions& options)
+      : RedisStore(std::make_unique<RedisClient>(std::move(resolver), options), options) {}
 
-  Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) override {
-    return acquire_with({}, claim, ask, call_options);
-  }
+  Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) override;
   bool waiter_asks_again() const override { return true; }
   Wake sleep(const Claim& claim, Deadline until, int cancel_fd) override;
   Renewed renew(const Claim& claim, const RenewalOptions& terms,
@@ -59,15 +57,8 @@ class RedisStore : public Member, public Latches {
   }
   Wake::Reason sleep_at_latch(const LockKey& key, Deadline until, int cancel_fd) override;
 
-  Answer vote(const Claim& claim, const Ask& ask, Fence proposal,
-              const CallOptions& call_options) override {
-    return acquire_with(proposal, claim, ask, call_options);
-  }
   std::optional<Grant> rejoin(const Claim& claim, Fence fence,
                               const CallOptions& call_options) override;
-  void note_dropped(const LockKey& key, const Token& token) override {
-    known_.insert({key, token});
-  }
   Standing standing() const override { return {}; }
 
  protected:
@@ -93,9 +84,6 @@ class RedisStore : public Member, public Latches {
                         const std::string& channel, const CallOptions& call_options);
   void check(const LockKey& key, const ScriptReply& reply) const;
 
-  /// acquire(), in a quorum with the fence that the client proposes.
-  Answer acquire_with(const std::optional<Fence>& proposal, const Claim& claim, const Ask& ask,
-                      const CallOptions& call_options);
   /// The meaning of the reply to a renewal or a rejoin. `ttl`: the one asked for, or 0 for that of
   /// the grant.
   Renewed renewed_by(const ScriptReply& reply, const Asked& asked, milliseconds ttl, Deadline sent,
@@ -115,17 +103,11 @@ class RedisStore : public Member, public Latches {
   /// clients, so its failure does not change our own answer.
   void tidy(const LockKey& key, std::int64_t more, const CallOptions& call_options);
   /// The grant in a waiter's message; nothing if the message's age cannot be determined.
-  std::optional<Grant> grant_in_message(std::string_view text, const LinkId& link,
-                                        milliseconds ttl) const;
+  std::optional<Grant> grant_in_message(std::string_view text, milliseconds ttl) const;
 
   /// The holders of a key that is about to be evicted. It reads nothing else, because the key's
   /// other data may be damaged.
   std::vector<Holder> look_at_holders(const LockKey& key, const CallOptions& call_options);
-  /// Evicts the holders with the fences of those `seen`, so that a repeated request evicts no later
-  /// holder. Returns `seen` if the answer to a first request was lost, because that may have
-  /// evicted them.
-  std::vector<Holder> evict_seen(const LockKey& key, const std::vector<Holder>& seen, const Who& by,
-                                 const CallOptions& call_options);
 
   /// The result, and the link on which it came.
   std::pair<ReleaseResult, LinkId> release_once(const Asked& asked, ReleaseMode mode, bool unsure,
@@ -136,13 +118,32 @@ class RedisStore : public Member, public Latches {
   /// publish to the client that runs it.
   const std::string& channel_of(const Token& token);
 
-  const RedisTerms terms_;
+  const RedisStoreOptions options_;
   std::unique_ptr<RedisTransport> servers_;
   /// The acquires under way, with the link on which each first went out.
   std::map<Asked, LinkId> unanswered_;
   std::set<Asked> known_;  ///< asked for here, or found by a renewal
   std::map<Token, std::string> channels_;
   Dated last_answer_;  ///< the last refusal
+};
+
+/// The locks and fence registers of one Redis or Valkey server of a quorum: a master, but not a
+/// Cluster node. The script stores below the prefix which process has a whole memory, and tells it
+/// with each answer (src/redis/lock/quarantine.lua). The client of this class compares that with
+/// the process at the end of the link. If they differ, it records the present process, releases
+/// all earlier grants, and asks again.
+class RedisMember final : public RedisStore {
+ public:
+  explicit RedisMember(const Endpoint& server,
+                       const std::string& prefix = "dlock:", LinkListener on_link = {});
+
+  Standing standing() const override;
+
+ private:
+  class Client;
+  RedisMember(const Endpoint& server, const RedisStoreOptions& options);
+
+  Client& client_;
 };
 
 }  // namespace dlock

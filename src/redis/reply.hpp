@@ -33,8 +33,7 @@ struct Reply {
 Reply in_items(Reply reply);
 
 /// Turns the bytes of a connection into replies, by hiredis. Throws Error{unavailable} once the
-/// bytes are not RESP or exceed a bound, which hiredis lacks (an array header is enough to make it
-/// allocate); the connection is then useless.
+/// bytes are not RESP, or announce an array that no server sends; the connection is then useless.
 class ReplyReader {
  public:
   ReplyReader();
@@ -45,26 +44,14 @@ class ReplyReader {
   /// The next complete reply, if there is one.
   std::optional<Reply> next();
 
-  static constexpr std::int64_t largest_array = 64 * 1024;
-  /// The limit for all arrays of one reply. The answer to CLUSTER SLOTS has 213,000 if every slot
-  /// is a range of its own, with a replica and without host names.
-  static constexpr std::int64_t most_elements = 256 * 1024;
-  static constexpr std::size_t largest_reply = 8 * 1024 * 1024;
-
  private:
-  /// The reply that is being read.
-  struct Partial {
-    Reply reply;
-    std::int64_t elements = 0;  ///< announced by its arrays
-  };
   static Reply* place_of(const redisReadTask& task);
 
   struct Close {
     void operator()(redisReader* reader) const;
   };
   std::unique_ptr<redisReader, Close> reader_;
-  Partial partial_;
-  std::size_t size_ = 0;  ///< how many bytes have come since the last complete reply
+  Reply partial_;  ///< the reply that is being read
 };
 
 /// Returns the Error to throw for an error reply. It distinguishes all classes of the server and
@@ -73,11 +60,8 @@ Error server_error(const Reply& reply);
 /// The same, with `server` as the server's name in the message.
 Error server_error(const Reply& reply, const std::string& server);
 
-/// The same for a reply to AUTH. The message quotes only known text of the reply, or the reply
-/// without `credentials`, which a server may repeat.
+/// The same for a reply to AUTH. The message quotes only known text of the reply or its code, since
+/// a server may repeat `credentials` after that.
 Error auth_error(const Reply& reply, std::span<const std::string> credentials);
-
-/// The end of an error message if no Cluster was named: `; a Cluster is named by redis+cluster://`.
-std::string advice_on_a_cluster(const Reply& reply);
 
 }  // namespace dlock

@@ -102,7 +102,7 @@ TEST_CASE("doctor: a sentinel that names what cannot be, and what is no sentinel
   FakeServer sentinel(
       [](const std::vector<std::string>& words) {
         const bool address = words.size() > 1 && words[1] == "get-master-addr-by-name";
-        return say(address ? request({"no host", "6379"}) : "+OK\r\n");
+        return say(address ? request({"127.0.0.1", "0"}) : "+OK\r\n");
       },
       true);
   const auto at = [](int port) {
@@ -110,7 +110,7 @@ TEST_CASE("doctor: a sentinel that names what cannot be, and what is no sentinel
   };
   const Report impossible = doctor(at(sentinel.address().port));
   CHECK(impossible.result.exit_code == 2);
-  CHECK(impossible.says("sentinel", "error", "names a master that cannot be: no host:6379"));
+  CHECK(impossible.says("sentinel", "error", "names a master that cannot be: 127.0.0.1:0"));
   const RedisServer redis({.tcp = true});
   const Report none = doctor(at(redis.port()));
   CHECK(none.result.exit_code == 2);

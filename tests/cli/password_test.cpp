@@ -339,7 +339,7 @@ TEST_CASE("password: a server that repeats what it was sent does not get it show
   for (const char* flag : {"-q", "-v"}) {
     const Result result =
         dlock({"inspect", "--server", server.url(), flag}, with("DLOCK_PASSWORD", password));
-    check_says(result, 69, "unknown command 'AUTH'");
+    check_says(result, 69, "(it said: unknown command)");
     CHECK(!holds(result.err + result.out, password));
   }
 }

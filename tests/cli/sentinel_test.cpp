@@ -242,7 +242,7 @@ TEST_CASE("a sentinel that names what is no master is not believed, and the line
     CHECK_MESSAGE(told, err);
   };
   refusal("127.0.0.1", "1", "/locks: 127.0.0.1:1: cannot connect: Connection refused");
-  refusal("no such\nhost", "6379", "it names a master that cannot be: \"no such\\x0Ahost\"");
+  refusal("no such\nhost", "6379", "cannot look up no such\\x0Ahost");
   refusal("127.0.0.1", "0", "it names a master that cannot be");
   refusal("", "", "it names a master that cannot be");
 

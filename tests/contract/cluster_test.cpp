@@ -22,8 +22,8 @@ CallOptions for_ms(int ms) { return {later(BootClock::now(), milliseconds(ms)), 
 
 StorePtr open_at(const Cluster& cluster, std::vector<Endpoint> seeds) {
   for (Endpoint& seed : seeds) seed.password = cluster.target().seeds.front().password;
-  return std::make_unique<RedisStore>(std::make_unique<ClusterRouter>(seeds, RedisTerms{}),
-                                      RedisTerms{});
+  return std::make_unique<RedisStore>(std::make_unique<ClusterRouter>(seeds, RedisStoreOptions{}),
+                                      RedisStoreOptions{});
 }
 
 Endpoint tcp_at(int port) { return endpoint_at(Address{"", port}); }
@@ -267,8 +267,9 @@ TEST_CASE("cluster: a node that hangs up right after its answer has answered") {
       },
       true);
   const auto store = std::make_unique<RedisStore>(
-      std::make_unique<ClusterRouter>(std::vector{tcp_at(node.address().port)}, RedisTerms{}),
-      RedisTerms{});
+      std::make_unique<ClusterRouter>(std::vector{tcp_at(node.address().port)},
+                                      RedisStoreOptions{}),
+      RedisStoreOptions{});
   // The end of the connection may or may not arrive together with the answer.
   for (int i = 0; i < 50; ++i) granted(*store, claim_on("k" + std::to_string(i)));
 }

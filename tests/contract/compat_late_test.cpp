@@ -5,7 +5,6 @@
 
 #include "base/error.hpp"
 #include "compat/foreign_lock.hpp"
-#include "compat/redlock_store.hpp"
 #include "contract/compat_support.hpp"
 #include "support/eventually.hpp"
 
@@ -52,7 +51,7 @@ struct NetOfLayout {
 };
 
 RedisClient client_of(const RedisServer& server) {
-  return RedisClient(std::make_unique<FixedEndpoint>(endpoint_at(server.address())), RedisTerms{});
+  return RedisClient(endpoint_at(server.address()), RedisStoreOptions{});
 }
 
 }  // namespace
@@ -104,11 +103,7 @@ TEST_CASE("compat: an eviction finds the next holder where the first has release
 
 TEST_CASE("compat: an eviction over several servers is one at each, and comes to an end") {
   RedisServer servers[3];
-  std::vector<StorePtr> nodes;
-  for (const RedisServer& server : servers) {
-    nodes.push_back(compat_store("redis-py", server.address()));
-  }
-  RedlockStore store(std::move(nodes));
+  QuorumStore store = redlock_store(servers);
   const Claim claim = claim_on("N");
   granted(store, claim);
   CHECK(store.evict(claim.key, {}, evictor, soon()).size() == 1);
@@ -182,7 +177,7 @@ TEST_CASE("compat: a user without the right to publish releases and evicts all t
 
 TEST_CASE("compat: a release that keeps a lock of Redisson's for a while has waiters look again") {
   const RedisServer server;
-  RedisConnection listener(std::make_unique<FixedEndpoint>(endpoint_at(server.address())));
+  RedisConnection listener(endpoint_at(server.address()));
   const std::vector<Request> subscribe{{"SUBSCRIBE", "redisson_lock__channel:{N}"}};
   listener.exchange(subscribe, soon());
   for (const char* layout : {"redisson", "redisson-fenced"}) {
@@ -193,9 +188,9 @@ TEST_CASE("compat: a release that keeps a lock of Redisson's for a while has wai
     claim.floor = milliseconds(300'000);
     granted(*store, claim);
     CHECK(release(*store, claim) == Released::yes);
-    const auto message = listener.next_message(soon());
-    REQUIRE(message);
-    CHECK(message->payload == "0");
+    const auto message = listener.next_message(soon().deadline, -1);
+    REQUIRE(std::holds_alternative<Published>(message));
+    CHECK(std::get<Published>(message).payload == "0");
     CHECK(time_left(server, "N") > 0);
     CHECK(time_left(server, "N") <= 300'000);
   }

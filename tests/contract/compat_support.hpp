@@ -6,17 +6,32 @@
 
 #include "compat/compat_store.hpp"
 #include "contract/engines.hpp"
+#include "quorum/node_clients.hpp"
+#include "quorum/quorum_store.hpp"
 #include "support/fault_proxy.hpp"
 #include "support/resp.hpp"
 
 namespace dlock::test {
 
 /// A client of one server that writes the layout of --compat `layout`.
-inline StorePtr compat_store(const std::string& layout, const Address& address) {
+inline std::unique_ptr<CompatStore> compat_store(const std::string& layout,
+                                                 const Address& address) {
   return std::make_unique<CompatStore>(
       parse_layout(layout),
-      std::make_unique<RedisClient>(std::make_unique<FixedEndpoint>(endpoint_at(address)),
-                                    RedisTerms{}));
+      std::make_unique<RedisClient>(endpoint_at(address), RedisStoreOptions{}));
+}
+
+/// A client of a majority of `servers` that writes the layout of redis-py.
+template <std::size_t Count>
+QuorumStore redlock_store(const RedisServer (&servers)[Count]) {
+  const auto open = [&servers] {
+    std::vector<std::unique_ptr<Member>> nodes;
+    for (const RedisServer& each : servers) {
+      nodes.push_back(compat_store("redis-py", each.address()));
+    }
+    return nodes;
+  };
+  return QuorumStore(std::make_unique<ThreadedNodeClients>(open));
 }
 
 /// A layout of each kind, and its key for the lock `N`.

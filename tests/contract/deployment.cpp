@@ -9,10 +9,9 @@
 #include "contract/engines.hpp"
 #include "contract/in_step.hpp"
 #include "doctor/rights.hpp"
+#include "quorum/node_clients.hpp"
 #include "quorum/quorum_store.hpp"
-#include "quorum/threaded_node_clients.hpp"
 #include "redis/redis_connection.hpp"
-#include "redis/redis_member.hpp"
 #include "redis/redis_store.hpp"
 #include "support/cluster.hpp"
 #include "support/eventually.hpp"
@@ -38,8 +37,8 @@ class BehindSentinels final : public RedisDeployment {
   StorePtr open() override {
     const SentinelTarget target = fleet_.target();
     return std::make_unique<RedisStore>(
-        std::make_unique<SentinelResolver>(target.sentinels, target.master_name, target.master),
-        RedisTerms{"dlock:", 1, true});
+        EndpointResolver(target.sentinels, target.master_name, target.master),
+        RedisStoreOptions{"dlock:", 1, true});
   }
   std::vector<RedisServer*> servers() override { return {&fleet_.master()}; }
   std::vector<RedisServer*> servers_of(const LockKey&) override { return {&fleet_.master()}; }

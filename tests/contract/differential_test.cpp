@@ -378,9 +378,7 @@ class TableSide final : public WaiterNotifier {
 class ScriptSide {
  public:
   ScriptSide(const Endpoint& endpoint, bool member)
-      : member_(member),
-        asks_(std::make_unique<FixedEndpoint>(endpoint)),
-        listens_(std::make_unique<FixedEndpoint>(endpoint)) {
+      : member_(member), asks_(endpoint), listens_(endpoint) {
     exchange(asks_, {"FLUSHALL"});
     exchange(listens_, {"SUBSCRIBE", "nobody"});
   }
@@ -575,7 +573,10 @@ class ScriptSide {
   /// All messages published so far: the reply to PING comes after them.
   void heard(Words& words) {
     exchange(listens_, {"PING"});
-    while (const auto message = listens_.next_message({BootClock::now(), -1})) {
+    while (true) {
+      const auto next = listens_.next_message(BootClock::now(), -1);
+      const auto* message = std::get_if<Published>(&next);
+      if (message == nullptr) return;
       words.push_back("to " + message->channel.substr(message->channel.rfind(':') + 1) + ": " +
                       message->payload);
     }

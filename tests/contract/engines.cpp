@@ -21,8 +21,7 @@ Endpoint endpoint_at(const Address& address) {
 }
 
 StorePtr redis_store(Endpoint endpoint) {
-  return std::make_unique<RedisStore>(std::make_unique<FixedEndpoint>(std::move(endpoint)),
-                                      RedisTerms{});
+  return std::make_unique<RedisStore>(std::move(endpoint), RedisStoreOptions{});
 }
 
 StorePtr etcd_store(const std::vector<Endpoint>& members) {

@@ -150,10 +150,8 @@ TEST_CASE("a waiter whose token was granted unheard of, and lost, queues again w
 TEST_CASE("a waiter that queued up at another server is told of its turn once") {
   RedisEngine engine;
   FaultProxy proxy(engine.server.address());
-  const RedisTerms may_move{"dlock:", 0, true};
-  const auto at = [&](const Address& address) {
-    return std::make_unique<FixedEndpoint>(endpoint_at(address));
-  };
+  const RedisStoreOptions may_move{"dlock:", 0, true};
+  const auto at = [&](const Address& address) { return endpoint_at(address); };
   // The proxy's address makes it another server.
   RedisStore holder(at(engine.server.address()), may_move), waiter(at(proxy.address()), may_move);
   const Claim held = claim_on("k"), next = claim_on("k");
@@ -202,8 +200,7 @@ TEST_CASE("a hand-over drops the waiter behind that has given no sign of life fo
 TEST_CASE("a hand-over that replicas must have has to be confirmed") {
   RedisEngine engine;
   const auto holder = engine.open();
-  RedisStore waiter(std::make_unique<FixedEndpoint>(endpoint_at(engine.server.address())),
-                    {"dlock:", 1, false});
+  RedisStore waiter(endpoint_at(engine.server.address()), {"dlock:", 1, false});
   const Claim held = claim_on("k"), next = claim_on("k");
   granted(*holder, held);
   queue_up(waiter, next);

@@ -144,8 +144,7 @@ TEST_CASE("replicas are counted on the link that has written the grant, and on n
     }
     return say(words.front() == "WAIT" ? ":5\r\n" : "+OK\r\n");
   });
-  RedisStore store(std::make_unique<FixedEndpoint>(endpoint_at(server.address())),
-                   RedisTerms{"dlock:", 1});
+  RedisStore store(endpoint_at(server.address()), RedisStoreOptions{"dlock:", 1});
   try {
     store.acquire(claim_on("k"), {}, soon());
     FAIL("it was granted");
@@ -156,8 +155,7 @@ TEST_CASE("replicas are counted on the link that has written the grant, and on n
 
 TEST_CASE("a client that is broken off while it waits for replicas releases at once") {
   RedisEngine engine;
-  RedisStore store(std::make_unique<FixedEndpoint>(endpoint_at(engine.server.address())),
-                   RedisTerms{"dlock:", 1});
+  RedisStore store(endpoint_at(engine.server.address()), RedisStoreOptions{"dlock:", 1});
   const Claim claim = claim_on("k");
   Event interrupt;
   std::jthread acquiring([&] {

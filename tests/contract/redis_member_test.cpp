@@ -6,7 +6,7 @@
 #include "base/error.hpp"
 #include "base/fd.hpp"
 #include "engines.hpp"
-#include "redis/redis_member.hpp"
+#include "redis/redis_store.hpp"
 #include "support/clock_control.hpp"
 #include "support/eventually.hpp"
 #include "support/fake_server.hpp"
@@ -23,8 +23,9 @@ constexpr milliseconds whole_guard{120'000};
 
 RedisMember member_at(const Address& address) { return RedisMember(endpoint_at(address)); }
 
-Answer vote(Member& member, const Claim& claim, std::int64_t proposal = 1, const Ask& ask = {}) {
-  return member.vote(claim, ask, Fence{proposal}, soon());
+Answer vote(Member& member, const Claim& claim, std::int64_t proposal = 1, Ask ask = {}) {
+  ask.proposal = Fence{proposal};
+  return member.acquire(claim, ask, soon());
 }
 /// The fence of the vote; 0 if it was refused.
 std::int64_t voted(Member& member, const Claim& claim, std::int64_t proposal = 1) {
@@ -45,7 +46,7 @@ bool guarded(const Member& member) { return member.standing().quarantined_for > 
 /// The error of a vote; nothing if an answer came.
 std::optional<Error> trouble_of(Member& member, const CallOptions& call_options = soon()) {
   try {
-    member.vote(claim_on("k"), {}, Fence{1}, call_options);
+    member.acquire(claim_on("k"), {.proposal = Fence{1}}, call_options);
   } catch (const Error& error) {
     return error;
   }
@@ -255,7 +256,7 @@ TEST_CASE("a member needs INFO and ROLE, may lack CONFIG, and is no replica") {
   CHECK(says(trouble_of(member), ErrorKind::usage, "it is a replica of 127.0.0.1:1: name"));
 }
 
-TEST_CASE("a node of a Cluster is no member, and neither is who does not say which process it is") {
+TEST_CASE("a node of a Cluster is no member") {
   const auto answers = [](const std::string& info) {
     return [info](const std::vector<std::string>& words) {
       if (words.front() == "ROLE") return say("*1\r\n$6\r\nmaster\r\n");
@@ -268,9 +269,6 @@ TEST_CASE("a node of a Cluster is no member, and neither is who does not say whi
   FakeServer node(answers("# Server\r\nredis_mode:cluster\r\nrun_id:1\r\n"));
   auto of_a_cluster = member_at(node.address());
   CHECK(says(trouble_of(of_a_cluster), ErrorKind::unavailable, "a node of a Cluster"));
-  FakeServer secretive(answers("# Server\r\n"));
-  auto nameless = member_at(secretive.address());
-  CHECK(says(trouble_of(nameless), ErrorKind::unavailable, "run_id"));
 }
 
 TEST_CASE("a server that keeps nothing is no member for longer than it takes to see that") {
@@ -370,9 +368,9 @@ TEST_CASE("only what another process may have asked leaves a trace of its releas
   record_process_of(server);
   auto member = member_at(server.address());
   const auto traces = [&] { return server.command({"HLEN", "dlock:{k}"}).number; };
-  const Claim dropped = claim_on("k");
-  member.note_dropped(dropped.key, dropped.token);
-  CHECK(release(member, dropped) == Released::not_held);
+  const Claim asked = claim_on("k");
+  voted(member, asked);
+  CHECK(release(member, asked) == Released::yes);
   CHECK(traces() == 0);
   CHECK(release(member, claim_on("k")) == Released::not_held);
   CHECK(traces() == 1);
@@ -434,7 +432,7 @@ TEST_CASE("a release follows a broken-off vote on its link at once, and opens no
   CHECK(proxy.connections() == 0);
   REQUIRE(voted(member, claim_on("warm")) != 0);
   proxy.hold(Direction::replies);
-  CHECK_THROWS_AS(member.vote(claim, {}, Fence{1}, interrupted), Error);
+  CHECK_THROWS_AS(member.acquire(claim, {.proposal = Fence{1}}, interrupted), Error);
   REQUIRE(eventually([&] { return holds(server, claim); }));
   CHECK_THROWS_AS(give_back(), Error);
   CHECK(eventually([&] { return !holds(server, claim); }));

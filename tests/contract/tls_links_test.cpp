@@ -10,9 +10,7 @@
 namespace dlock::test {
 namespace {
 
-std::unique_ptr<EndpointResolver> route_to(const Endpoint& endpoint) {
-  return std::make_unique<FixedEndpoint>(endpoint);
-}
+EndpointResolver route_to(const Endpoint& endpoint) { return endpoint; }
 
 CallOptions for_half_a_minute() { return {later(BootClock::now(), milliseconds(30'000)), -1}; }
 

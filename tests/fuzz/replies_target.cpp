@@ -25,8 +25,7 @@ class Parrot final : public RedisTransport {
                           const CallOptions&) override {
     return std::vector<Reply>(requests.size(), reply_);
   }
-  std::variant<ChannelMessage, Wake::Reason> next_message(const std::string&, Deadline,
-                                                          int) override {
+  std::variant<std::string, Wake::Reason> next_message(const std::string&, Deadline, int) override {
     return Wake::Reason::due;
   }
   void visit_all(const CallOptions&, const Visit&) override {}
@@ -86,7 +85,7 @@ void read_as_anything(const Reply& reply) {
   for (const std::size_t first : {0U, 1U, 3U}) {
     allow_errors([&] { holders_from(reply, first, 1); });
   }
-  RedisStore store(std::make_unique<Parrot>(reply), RedisTerms{});
+  RedisStore store(std::make_unique<Parrot>(reply), RedisStoreOptions{});
   allow_errors([&] { store.inspect({{LockKey{"k"}}, {}}, {}); });
 }
 

@@ -42,7 +42,7 @@ void try_input(std::string_view input) {
   allow_errors([&] { latch_of_entry(input); });
   allow_errors([&] { key_of("dlock:", input); });
   allow_errors([&] { server_span(input); });
-  allow_errors([&] { server_clock(input); });
+  allow_errors([&] { server_number(input); });
   allow_errors([&] {
     const Who who = parse_who(input);
     promise(parse_who(packed_who(who)) == who, "a process that was read can be written");

@@ -33,6 +33,11 @@ Refusal refusal_of(const Refused& refused, microseconds now) {
   return refusal;
 }
 
+/// Whether the answer to `earlier` is dropped once the node is asked for `later`.
+bool overtakes(const Task& later, const Task& earlier) {
+  return !earlier.is_release() && !(is_upkeep(earlier.request) && is_upkeep(later.request));
+}
+
 Grant grant_of(const Granted& granted) { return Grant{granted.fence, Lease{granted.lease, {}}}; }
 
 }  // namespace
@@ -48,7 +53,7 @@ SimulatedNodeWorker::SimulatedNodeWorker(Process& process, std::deque<Unheard>& 
       node_(node) {}
 
 void SimulatedNodeWorker::post(Task task) {
-  if (current_ && !current_->is_release()) break_off();
+  if (current_ && overtakes(task, *current_)) break_off();
   tasks_.push_back(std::move(task));
   begin_next();
 }
@@ -64,7 +69,8 @@ void SimulatedNodeWorker::begin_next() {
   while (!current_ && !tasks_.empty()) {
     Task task = std::move(tasks_.front());
     tasks_.pop_front();
-    const bool overtaken = !tasks_.empty() && !task.is_release();
+    const bool overtaken = std::any_of(tasks_.begin(), tasks_.end(),
+                                       [&](const Task& later) { return overtakes(later, task); });
     if (overtaken && World::here().chance().one_in(2)) continue;
     const auto number = task.number;
     begin(std::move(task));

@@ -94,8 +94,8 @@ void Cluster::notice_deaths_soon() const {
 ClusterTarget Cluster::target() const { return std::get<ClusterTarget>(parse_server_url(url())); }
 
 StorePtr Cluster::open() const {
-  return std::make_unique<RedisStore>(std::make_unique<ClusterRouter>(target().seeds, RedisTerms{}),
-                                      RedisTerms{});
+  return std::make_unique<RedisStore>(
+      std::make_unique<ClusterRouter>(target().seeds, RedisStoreOptions{}), RedisStoreOptions{});
 }
 
 std::string Cluster::key_of(std::size_t i, int number) {

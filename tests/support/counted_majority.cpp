@@ -3,9 +3,9 @@
 #include <memory>
 #include <utility>
 
+#include "quorum/node_clients.hpp"
 #include "quorum/quorum_store.hpp"
-#include "quorum/threaded_node_clients.hpp"
-#include "redis/redis_member.hpp"
+#include "redis/redis_store.hpp"
 
 namespace dlock::test {
 namespace {

@@ -1,29 +1,32 @@
-// RedlockStore when servers refuse, are silent, or are late.
+// A QuorumStore without fences when servers refuse, cannot be reached, or are late.
 
 #include <doctest/doctest.h>
-#include <sys/eventfd.h>
 
+#include <atomic>
 #include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
 
 #include "base/error.hpp"
-#include "base/fd.hpp"
 #include "base/wait.hpp"
-#include "compat/redlock_store.hpp"
+#include "quorum/node_clients.hpp"
+#include "quorum/quorum_store.hpp"
 #include "unit/rule_support.hpp"
 
 namespace dlock::test {
 namespace {
 
-enum class Vote { yes, no, silent, misused, interrupted };
+enum class Voting { yes, no, absent, misused };
 
 /// The behaviour of one server, and the requests that it got.
 struct Voter {
-  Vote vote = Vote::yes;
+  Voting vote = Voting::yes;
   milliseconds takes{0};
-  int given_back = 0;
+  std::atomic<int> given_back = 0;
 };
 
-class VotingStore final : public Store {
+class VotingStore final : public Member {
  public:
   explicit VotingStore(Voter& voter) : voter_(voter) {}
 
@@ -52,32 +55,37 @@ class VotingStore final : public Store {
     return {state};
   }
   std::string name() const override { return "voter"; }
+  std::optional<Grant> rejoin(const Claim&, Fence, const CallOptions&) override { return {}; }
+  Standing standing() const override { return {}; }
+  Fence record_max(const LockKey&, Fence fence, const CallOptions&) override { return fence; }
 
  private:
   bool has_voted() const {
     sleep_until(later(BootClock::now(), voter_.takes), -1);
     switch (voter_.vote) {
-      case Vote::silent:
-        throw_unavailable("no answer in time");
-      case Vote::misused:
+      case Voting::absent:
+        throw_unavailable("cannot connect");
+      case Voting::misused:
         throw_usage("it is a replica");
-      case Vote::interrupted:
-        throw_interrupted();
-      case Vote::yes:
-      case Vote::no:
+      case Voting::yes:
+      case Voting::no:
         break;
     }
-    return voter_.vote == Vote::yes;
+    return voter_.vote == Voting::yes;
   }
 
   Voter& voter_;
 };
 
+CallOptions soon() { return {later(BootClock::now(), milliseconds(20'000)), -1}; }
+
 struct Three {
-  explicit Three(Vote first, Vote second, Vote third) : voters{{first}, {second}, {third}} {
-    std::vector<StorePtr> nodes;
-    for (Voter& voter : voters) nodes.push_back(std::make_unique<VotingStore>(voter));
-    store.emplace(std::move(nodes));
+  explicit Three(Voting first, Voting second, Voting third) : voters{{first}, {second}, {third}} {
+    store.emplace(std::make_unique<ThreadedNodeClients>([this] {
+      std::vector<std::unique_ptr<Member>> nodes;
+      for (Voter& voter : voters) nodes.push_back(std::make_unique<VotingStore>(voter));
+      return nodes;
+    }));
   }
   /// The kind of the error of `ask`; nothing if it succeeds.
   std::optional<ErrorKind> trouble(const std::function<void(Store&)>& ask) {
@@ -89,38 +97,39 @@ struct Three {
     return std::nullopt;
   }
   std::optional<ErrorKind> trouble_in_acquire() {
-    return trouble([](Store& each) { each.acquire(claim("t", "o"), {}, {}); });
+    return trouble([](Store& each) { each.acquire(claim("t", "o"), {}, soon()); });
   }
 
-  std::vector<Voter> voters;
-  std::optional<RedlockStore> store;
+  Voter voters[3];
+  std::optional<QuorumStore> store;
 };
 
-using enum Vote;
+using enum Voting;
 
 }  // namespace
 
 TEST_CASE("redlock: a renewal counts if a majority says so, and is none once a majority lost it") {
   const Claim held = claim("t", "o");
-  CHECK(Three(yes, yes, no).store->renew(held, {}, {}).grant);
-  CHECK(Three(yes, silent, yes).store->renew(held, {}, {}).grant);
-  CHECK_FALSE(Three(yes, no, no).store->renew(held, {}, {}).grant);
-  CHECK_FALSE(Three(no, silent, no).store->renew(held, {}, {}).grant);
+  const RenewalOptions granted{.granted = Fence{}};
+  CHECK(Three(yes, yes, no).store->renew(held, granted, soon()).grant);
+  CHECK(Three(yes, absent, yes).store->renew(held, granted, soon()).grant);
+  CHECK_FALSE(Three(yes, no, no).store->renew(held, granted, soon()).grant);
 }
 
 TEST_CASE("redlock: whether it is still held is not known while too many servers are silent") {
-  const auto renewed = [](Store& each) { each.renew(claim("t", "o"), {}, {}); };
-  const auto released = [](Store& each) { each.release(claim("t", "o"), {}, {}); };
-  const auto evicted = [](Store& each) { each.evict({"k"}, {}, {}, {}); };
-  const auto inspected = [](Store& each) { each.inspect({{{"k"}}, {}}, {}); };
-  for (const auto& ask : {std::function<void(Store&)>(renewed), {released}}) {
-    CHECK(Three(yes, silent, no).trouble(ask) == ErrorKind::unavailable);
-    CHECK(Three(yes, silent, silent).trouble(ask) == ErrorKind::unavailable);
-    CHECK_FALSE(Three(no, silent, no).trouble(ask));
-  }
+  const auto renewed = [](Store& each) {
+    each.renew(claim("t", "o"), {.granted = Fence{}}, soon());
+  };
+  const auto released = [](Store& each) { each.release(claim("t", "o"), {}, soon()); };
+  const auto evicted = [](Store& each) { each.evict({"k"}, {}, {}, soon()); };
+  const auto inspected = [](Store& each) { each.inspect({{{"k"}}, {}}, soon()); };
+  CHECK(Three(yes, absent, no).trouble(renewed) == ErrorKind::unavailable);
+  CHECK(Three(yes, absent, absent).trouble(renewed) == ErrorKind::unavailable);
+  CHECK(Three(yes, absent, absent).trouble(released) == ErrorKind::unavailable);
+  CHECK_FALSE(Three(no, absent, no).trouble(released));
   for (const auto& ask : {std::function<void(Store&)>(evicted), {inspected}}) {
-    CHECK(Three(yes, silent, silent).trouble(ask) == ErrorKind::unavailable);
-    CHECK_FALSE(Three(yes, silent, no).trouble(ask));
+    CHECK(Three(yes, absent, absent).trouble(ask) == ErrorKind::unavailable);
+    CHECK_FALSE(Three(yes, absent, no).trouble(ask));
   }
 }
 
@@ -129,39 +138,16 @@ TEST_CASE("redlock: votes that come when the lease is over are no lock, and are 
   for (Voter& voter : three.voters) voter.takes = milliseconds(60);
   Claim brief = claim("t", "o");
   brief.ttl = milliseconds(50);
-  CHECK(std::holds_alternative<Refusal>(three.store->acquire(brief, {}, {})));
+  CHECK(std::holds_alternative<Refusal>(three.store->acquire(brief, {}, soon())));
+  three.store.reset();
   for (const Voter& voter : three.voters) CHECK(voter.given_back == 1);
 }
 
-TEST_CASE("redlock: a vote that a late release may take back decides nothing") {
-  Three three(silent, no, yes);
-  const Claim again = claim("t", "o");
-  CHECK(std::holds_alternative<Refusal>(three.store->acquire(again, {}, {})));
-  three.voters[0].vote = yes;
-  const Answer answer = three.store->acquire(again, {}, {});
-  REQUIRE(std::holds_alternative<Refusal>(answer));
-  CHECK(std::get<Refusal>(answer).why == Refusal::Reason::split);
-  CHECK(std::get<Refusal>(answer).reason == "a server may yet carry out an earlier release");
-  const auto renewed = [&](Store& each) { each.renew(again, {}, {}); };
-  CHECK(three.trouble(renewed) == ErrorKind::unavailable);
-  CHECK(std::holds_alternative<Grant>(three.store->acquire(claim("other", "o"), {}, {})));
-}
-
 TEST_CASE("redlock: of several troubles the one to be mended is told, and no lock is had") {
-  CHECK(Three(silent, silent, yes).trouble_in_acquire() == ErrorKind::unavailable);
-  CHECK(Three(silent, misused, silent).trouble_in_acquire() == ErrorKind::usage);
-  CHECK(Three(misused, silent, silent).trouble_in_acquire() == ErrorKind::usage);
-  CHECK(Three(yes, no, interrupted).trouble_in_acquire() == ErrorKind::interrupted);
-  CHECK(Three(misused, silent, interrupted).trouble_in_acquire() == ErrorKind::interrupted);
-  CHECK_FALSE(Three(yes, no, silent).trouble_in_acquire());
-}
-
-TEST_CASE("redlock: a waiter ends its pause when it is interrupted") {
-  Three three(no, no, no);
-  const Fd interrupt(eventfd(1, EFD_CLOEXEC));
-  CHECK(three.store->sleep(claim("t", "o"), never, interrupt.get()).why ==
-        Wake::Reason::interrupted);
-  CHECK(three.store->sleep(claim("t", "o"), BootClock::now(), -1).why == Wake::Reason::due);
+  CHECK(Three(absent, absent, yes).trouble_in_acquire() == ErrorKind::unavailable);
+  CHECK(Three(absent, misused, absent).trouble_in_acquire() == ErrorKind::usage);
+  CHECK(Three(misused, absent, absent).trouble_in_acquire() == ErrorKind::usage);
+  CHECK_FALSE(Three(yes, no, absent).trouble_in_acquire());
 }
 
 }  // namespace dlock::test

@@ -110,7 +110,7 @@ TEST_CASE("the ACL line begins anew, names the user and holds no password") {
   CHECK(line.find("secret") == std::string::npos);
   CHECK(sentinel_acl_line({}) ==
         "ACL SETUSER dlock reset on >PASSWORD -@all resetchannels "
-        "+sentinel|get-master-addr-by-name +sentinel|sentinels");
+        "+sentinel|get-master-addr-by-name");
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "quorum/quorum_hold.hpp"
-#include "quorum/vote_count.hpp"
 
 namespace dlock {
 namespace {

@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "quorum/vote_count.hpp"
+#include "quorum/quorum_hold.hpp"
 
 namespace dlock {
 namespace {

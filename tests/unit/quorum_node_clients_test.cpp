@@ -6,14 +6,15 @@
 #include <atomic>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <stdexcept>
 #include <thread>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/wait.hpp"
+#include "quorum/node_clients.hpp"
 #include "quorum/quorum_store.hpp"
-#include "quorum/threaded_node_clients.hpp"
 #include "support/eventually.hpp"
 #include "support/process.hpp"
 
@@ -28,13 +29,11 @@ class Idle : public Member {
   }
   std::vector<KeyState> inspect(const Query&, const CallOptions&) override { return {}; }
   Answer acquire(const Claim&, const Ask&, const CallOptions&) override { return Refusal(); }
-  Answer vote(const Claim&, const Ask&, Fence, const CallOptions&) override { return Refusal(); }
   Wake sleep(const Claim&, Deadline, int) override { return {}; }
   Renewed renew(const Claim&, const RenewalOptions&, const CallOptions&) override { return {}; }
   std::optional<Grant> rejoin(const Claim&, Fence, const CallOptions&) override {
     return std::nullopt;
   }
-  void note_dropped(const LockKey&, const Token&) override {}
   std::vector<Holder> evict(const LockKey&, std::optional<Fence>, const Who&,
                             const CallOptions&) override {
     return {};
@@ -94,12 +93,9 @@ class Busy final : public Idle {
     poll_until({}, later(BootClock::now(), milliseconds(100)));
     return {};
   }
-  Answer vote(const Claim&, const Ask&, Fence, const CallOptions&) override {
+  Answer acquire(const Claim&, const Ask&, const CallOptions&) override {
     log_.push_back("asked");
     return Refusal();
-  }
-  void note_dropped(const LockKey&, const Token& token) override {
-    log_.push_back("dropped " + token.text);
   }
   ReleaseResult release(const Claim& claim, const ReleaseOptions&, const CallOptions&) override {
     log_.push_back("released " + claim.token.text);
@@ -113,7 +109,7 @@ class Busy final : public Idle {
 /// Refuses every claim. Every request except a vote ends the subscription, as on a connection.
 class Listened final : public Idle {
  public:
-  Answer vote(const Claim&, const Ask&, Fence, const CallOptions&) override {
+  Answer acquire(const Claim&, const Ask&, const CallOptions&) override {
     subscribed_ = true;
     return Refusal();
   }
@@ -143,6 +139,40 @@ class Odd final : public Idle {
 
 constexpr milliseconds long_time{20'000};
 
+const MemberCall look = [](Member& member, const CallOptions& options) {
+  return member.inspect({}, options);
+};
+
+/// Renews at once.
+class Near final : public Idle {
+ public:
+  Renewed renew(const Claim& claim, const RenewalOptions&, const CallOptions&) override {
+    return {Grant{Fence{1}, Lease{claim.ttl, later(BootClock::now(), claim.ttl)}}};
+  }
+};
+
+/// Lacks every hold, and takes longer to say so than the others take for all renewals.
+class Far final : public Idle {
+ public:
+  explicit Far(std::atomic<std::size_t>& rejoined) : rejoined_(rejoined) {}
+
+  Renewed renew(const Claim&, const RenewalOptions&, const CallOptions& call_options) override {
+    if (sleep_until(later(BootClock::now(), milliseconds(20)), call_options.cancel_fd)) {
+      throw_interrupted();
+    }
+    return {};
+  }
+  std::optional<Grant> rejoin(const Claim& claim, Fence, const CallOptions&) override {
+    keys_.insert(claim.key);
+    rejoined_ = keys_.size();
+    return std::nullopt;
+  }
+
+ private:
+  std::set<LockKey> keys_;
+  std::atomic<std::size_t>& rejoined_;
+};
+
 struct Outcome {
   bool sent, released;
 };
@@ -160,7 +190,7 @@ Outcome outcome(milliseconds takes, bool has_answered) {
     ThreadedNodeClients nodes(open);
     const Deadline deadline = later(BootClock::now(), long_time);
     if (has_answered) {
-      nodes.ask(0, Inspection{}, deadline);
+      nodes.ask(0, look, deadline);
       REQUIRE(nodes.hear(deadline, -1));
     }
     nodes.ask(0, Release{claim_named({"k"}, {"t"}), {}}, deadline);
@@ -247,11 +277,11 @@ TEST_CASE("nodes: a node learns of a dropped vote before it releases it") {
       vote.claim.token = Token{"t"};
       nodes.ask(0, Renewal{claim_named({"k"}, {"t"}), {}}, soon());
       nodes.hear(soon(), -1);
-      nodes.ask(0, Inspection{}, soon());
+      nodes.ask(0, look, soon());
       nodes.ask(0, vote, soon());
       nodes.ask(0, Release{claim_named({"k"}, {"t"}), {}}, soon());
     }
-    return log == std::vector<std::string>{"dropped t", "released t"};
+    return log == std::vector<std::string>{"released t"};
   }));
 }
 
@@ -261,7 +291,7 @@ TEST_CASE("nodes: a request that ends the listening at a node is not an error of
   REQUIRE(nodes.hear(soon(), -1));
   nodes.ask(0, Renewal{claim_named({"k"}, {"t"}), {}}, soon());
   REQUIRE(nodes.hear(soon(), -1));
-  nodes.ask(0, Inspection{}, soon());
+  nodes.ask(0, look, soon());
   const auto heard = nodes.hear(soon(), -1);
   REQUIRE(heard);
   CHECK(std::holds_alternative<std::vector<KeyState>>(heard->response));
@@ -300,7 +330,7 @@ TEST_CASE(
   }
   const pid_t child = fork();
   if (child == 0) {
-    nodes.ask(0, Inspection{}, soon());
+    nodes.ask(0, look, soon());
     const auto heard = nodes.hear(soon(), -1);
     _exit(heard && std::holds_alternative<std::vector<KeyState>>(heard->response) ? 0 : 1);
   }
@@ -318,8 +348,29 @@ TEST_CASE("nodes: a failure to open them anew changes nothing") {
   works = false;
   CHECK_THROWS_AS(nodes.begin_anew(), Error);
   CHECK(nodes.size() == 1);
-  nodes.ask(0, Inspection{}, soon());
+  nodes.ask(0, look, soon());
   CHECK(nodes.hear(soon(), -1));
+}
+
+TEST_CASE("node clients: each of several holds gets back what a far server lacks of it") {
+  std::atomic<std::size_t> rejoined = 0;
+  QuorumStore store(std::make_unique<ThreadedNodeClients>([&] {
+    std::vector<std::unique_ptr<Member>> members;
+    for (int i = 0; i < 2; ++i) members.push_back(std::make_unique<Near>());
+    members.push_back(std::make_unique<Far>(rejoined));
+    return members;
+  }));
+  CHECK(eventually([&] {
+    for (int i = 0; i < 6; ++i) {
+      Claim claim = claim_named({"k" + std::to_string(i)}, {"t"});
+      claim.ttl = long_time;
+      const CallOptions call_options{later(BootClock::now(), long_time), -1};
+      CHECK(store.renew(claim, {.granted = Fence{1}}, call_options).grant);
+    }
+    // The far server needs this long to answer all of them.
+    sleep_until(later(BootClock::now(), milliseconds(300)), -1);
+    return rejoined == 6;
+  }));
 }
 
 }  // namespace dlock::test

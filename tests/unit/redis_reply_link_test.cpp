@@ -21,18 +21,17 @@ Endpoint endpoint_of(const FakeServer& server) {
   return endpoint;
 }
 
-RedisTerms of_a_cluster() {
-  RedisTerms terms;
-  terms.may_move = true;
-  return terms;
+RedisStoreOptions of_a_cluster() {
+  RedisStoreOptions options;
+  options.may_move = true;
+  return options;
 }
 
 /// A client that handles a reply only after its server has finished everything that follows it.
 class SlowClient final : public RedisClient {
  public:
   explicit SlowClient(FakeServer& server)
-      : RedisClient(std::make_unique<FixedEndpoint>(endpoint_of(server)), of_a_cluster()),
-        server_(server) {}
+      : RedisClient(endpoint_of(server), of_a_cluster()), server_(server) {}
 
  private:
   void check_link() override { server_.connections(); }

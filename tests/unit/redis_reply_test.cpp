@@ -71,44 +71,12 @@ TEST_CASE("what is not RESP is refused as soon as it shows") {
   }
 }
 
-TEST_CASE("a reply past a bound is refused before it is stored") {
+TEST_CASE("an array that no server sends is refused before it is stored") {
   CHECK(refused("*1000000000\r\n"));
   CHECK(refused("*4294967297\r\n"));
-  CHECK(refused("$1000000000\r\n" + std::string(ReplyReader::largest_reply, 'x')));
-  CHECK(refused("+" + std::string(ReplyReader::largest_reply, 'x')));
   std::string nested;
   for (int depth = 0; depth < 10; ++depth) nested += "*1\r\n";
   CHECK(refused(nested));
-  ReplyReader reader;
-  reader.feed("*60000\r\n");
-  const std::string bulk = "$100000\r\n" + std::string(100'000, 'x') + "\r\n";
-  const auto feed_much = [&] {
-    for (int i = 0; i < 200; ++i) {
-      reader.feed(bulk);
-      reader.next();
-    }
-  };
-  CHECK_THROWS_AS(feed_much(), Error);
-}
-
-TEST_CASE("a reply of many short elements is refused, and the largest map of a Cluster read") {
-  const auto lists = [](int count, int of_each) {
-    std::string bytes = "*" + std::to_string(count) + "\r\n";
-    for (int list = 0; list < count; ++list) {
-      bytes += "*" + std::to_string(of_each) + "\r\n";
-      for (int i = 0; i < of_each; ++i) bytes += "+\r\n";
-    }
-    return bytes;
-  };
-  CHECK(refused(lists(5, 60'000)));
-  // Every slot is its own range and has a replica.
-  CHECK(read_reply(lists(16'384, 12)).value_or(Reply()).is_array(16'384));
-  // The limits count for each reply on its own.
-  ReplyReader reader;
-  for (int i = 0; i < 3; ++i) {
-    reader.feed(lists(2, 60'000));
-    CHECK(reader.next());
-  }
 }
 
 TEST_CASE("every class of server error is told apart, also where Redis 6 wraps it") {
@@ -116,7 +84,6 @@ TEST_CASE("every class of server error is told apart, also where Redis 6 wraps i
   CHECK(trouble_of("DLOCKDATA x") == ErrorKind::wrong_data);
   CHECK(trouble_of("NOAUTH Authentication required.") == ErrorKind::denied);
   CHECK(trouble_of("WRONGPASS invalid username-password pair") == ErrorKind::denied);
-  CHECK(trouble_of("ERR invalid password") == ErrorKind::denied);
   CHECK(trouble_of("NOPERM this user has no permissions") == ErrorKind::denied);
   CHECK(trouble_of("OOM command not allowed") == ErrorKind::unavailable);
   CHECK(trouble_of("LOADING Redis is loading") == ErrorKind::unavailable);
@@ -146,10 +113,7 @@ TEST_CASE("a refused password is quoted nowhere, whatever it is") {
     CHECK(said_to(wrong, {"user", secret}) == expected);
   }
   CHECK(said_to(wrong, {"user", "secret\n"}) == "the password ends with a line break: " + expected);
-  CHECK(said_to("ERR no, not abc", {"abc"}) == "the server refused (it said: ERR no, not ***)");
-  CHECK(said_to("ERR **** *", {"***"}) == "the server refused (it said: ERR **** *)");
-  CHECK(said_to("ERR abcd", {"ab", "abcd"}) == "the server refused (it said: ERR ***)");
-  CHECK(said_to("ERR \n!", {"\n"}) == "the server refused (it said: ERR ***!)");
+  CHECK(said_to("ERR no, not abc", {"abc"}) == "the server refused (it said: ERR)");
 }
 
 TEST_CASE("what the server said is shown escaped and cut") {

@@ -1,5 +1,6 @@
-#include "quorum/threaded_node_clients.hpp"
+#include "quorum/node_clients.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 #include <utility>
@@ -30,7 +31,8 @@ struct Perform {
   Member& member;
   const CallOptions& call_options;
   Response operator()(const Vote& vote) const {
-    return member.vote(vote.claim, vote.ask, vote.proposal, call_options);
+    return member.acquire(vote.claim, {vote.ask.wait, vote.ask.ticket, false, vote.proposal},
+                          call_options);
   }
   Response operator()(const Renewal& renewal) const {
     return member.renew(renewal.claim, renewal.terms, call_options);
@@ -41,15 +43,7 @@ struct Perform {
   Response operator()(const Release& release) const {
     return member.release(release.claim, release.how, call_options);
   }
-  Response operator()(const Eviction& eviction) const {
-    return member.evict(eviction.key, eviction.fence, eviction.by, call_options);
-  }
-  Response operator()(const Inspection& inspection) const {
-    return member.inspect(inspection.query, call_options);
-  }
-  Response operator()(const FenceRecord& record) const {
-    return member.record_max(record.resource, record.fence, call_options);
-  }
+  Response operator()(const MemberCall& call) const { return call(member, call_options); }
 };
 
 }  // namespace
@@ -84,8 +78,8 @@ class ThreadedNodeClients::NodeWorker {
       all_released_.clear();
       all_sent_.clear();
     }
+    if (!does_upkeep_ || !is_upkeep(task.request)) wake_.raise();
     tasks_.push_back(std::move(task));
-    wake_.raise();
     if (thread_.joinable()) return;
     thread_ = start_thread([this] { work(); });
   }
@@ -120,7 +114,7 @@ class ThreadedNodeClients::NodeWorker {
         }
       } catch (const std::exception& error) {
         listening_.reset();
-        fail(task ? task->number : 0, error.what());
+        put_reply(task ? task->number : 0, Error(ErrorKind::host_refused, error.what()));
       }
       if (task && task->is_release()) count_released();
     }
@@ -131,26 +125,20 @@ class ThreadedNodeClients::NodeWorker {
     if (--releases_ == 0) all_released_.raise();
   }
 
-  /// A failure that cannot even be reported counts as no answer.
-  void fail(std::uint64_t number, const char* why) {
-    try {
-      put_reply(number, Error(ErrorKind::host_refused, why));
-    } catch (const std::exception&) {
-    }
-  }
-
   std::optional<Task> next() {
     const std::lock_guard guard(mutex_);
     // Nobody waits for the other requests any more.
     while (leave_.raised() && !tasks_.empty() && !tasks_.front().is_release()) {
-      const auto* vote = std::get_if<Vote>(&tasks_.front().request);
-      if (vote != nullptr) member_->note_dropped(vote->claim.key, vote->claim.token);
       tasks_.pop_front();
     }
+    does_upkeep_ = !tasks_.empty() && is_upkeep(tasks_.front().request);
     if (tasks_.empty()) return std::nullopt;
     Task task = std::move(tasks_.front());
     tasks_.pop_front();
-    if (tasks_.empty() && !leave_.raised()) wake_.clear();
+    const bool is_overtaken = std::any_of(tasks_.begin(), tasks_.end(), [&](const Task& later) {
+      return !does_upkeep_ || !is_upkeep(later.request);
+    });
+    if (!is_overtaken && !leave_.raised()) wake_.clear();
     return task;
   }
 
@@ -198,6 +186,7 @@ class ThreadedNodeClients::NodeWorker {
   Event leave_;
   std::mutex mutex_;
   std::deque<Task> tasks_;             ///< guarded by mutex_
+  bool does_upkeep_ = false;           ///< the task under way is upkeep; guarded by mutex_
   std::atomic<int> releases_ = 0;      ///< posted and not done; changed with mutex_ held
   std::atomic<bool> answers_ = false;  ///< it has answered something
   std::atomic<int> connection_ = -1;   ///< the socket that brought the last answer
@@ -229,6 +218,8 @@ void ThreadedNodeClients::open() {
   arrived_.clear();
   workers_ = std::move(workers);
 }
+
+void ThreadedNodeClients::begin_anew() { open(); }
 
 std::string ThreadedNodeClients::name(std::size_t node) const { return workers_[node]->name(); }
 

@@ -107,7 +107,7 @@ TEST_CASE("database: rows of PostgreSQL that cannot be changed, or its activity,
   const Result unseen = run_at(url);
   CHECK(unseen.exit_code == 77);
   CHECK(holds(unseen.err, "GRANT SELECT ON pg_stat_activity"));
-  CHECK(holds(finding(doctor_at(url), "table"), "the user lacks SELECT on pg_stat_activity"));
+  CHECK(holds(finding(doctor_at(url), "lock"), "GRANT SELECT ON pg_stat_activity"));
   server.text("GRANT SELECT ON pg_stat_activity TO PUBLIC");
 }
 

@@ -3,8 +3,7 @@
 #include "base/error.hpp"
 #include "commands/commands.hpp"
 #include "commands/open_store.hpp"
-#include "doctor/doctor.hpp"
-#include "doctor/facts.hpp"
+#include "doctor/checks.hpp"
 #include "doctor/rights.hpp"
 #include "output/diagnosis.hpp"
 

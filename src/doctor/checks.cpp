@@ -15,14 +15,8 @@ namespace {
 constexpr milliseconds longest_request{2000};
 constexpr milliseconds scratch_ttl{10'000};
 constexpr int clock_readings = 5;
-/// Long enough that one percent of it exceeds a round trip in a data centre.
-constexpr milliseconds pause_for_the_pace{300};
 
-struct CauseAdvice {
-  Cause cause;
-  const char* advice;
-};
-constexpr CauseAdvice advices[] = {
+constexpr std::pair<Cause, const char*> advices[] = {
     {Cause::password_missing, "give one; dlock doctor --acl prints a user to make"},
     {Cause::password_wrong, "check user and password; dlock doctor --acl prints a user to make"},
     {Cause::password_unneeded, "unset it, or set requirepass there"},
@@ -62,45 +56,21 @@ void require(bool as_expected, const char* otherwise_told) {
   if (!as_expected) throw_unavailable(otherwise_told);
 }
 
-void release_trial(Store& store, const Claim& claim) {
-  try {
-    store.release(claim, {ReleaseMode::ignore_floor}, call_options());
-  } catch (const Error&) {
-    // doctor reports the first failure; this lease expires by itself.
-  }
-}
-
 std::chrono::nanoseconds hand_over(Store& first, Store& second, const Claim& held,
                                    const Claim& waiting) {
-  require(std::holds_alternative<Grant>(first.acquire(held, {}, call_options())),
-          "a free key was refused");
-  const Answer answer = second.acquire(waiting, {true, std::nullopt}, call_options());
-  require(std::holds_alternative<Refusal>(answer), "a held key was granted to another");
+  const bool excludes =
+      std::holds_alternative<Grant>(first.acquire(held, {}, call_options())) &&
+      std::holds_alternative<Refusal>(second.acquire(waiting, {true, {}}, call_options()));
+  require(excludes, "a free key was refused, or a held one granted to another");
   const Deadline begun = BootClock::now();
-  require(first.release(held, {}, call_options()).outcome == Released::yes,
-          "a lock was lost at once");
+  first.release(held, {}, call_options());
   require(second.sleep(waiting, call_options().deadline, -1).why == Wake::Reason::granted,
           "a waiter was not told that its lock was free");
   const auto taken = BootClock::now() - begun;
-  require(second.renew(waiting, {}, call_options()).grant.has_value(),
-          "a lock that was handed over could not be renewed");
-  require(second.release(waiting, {}, call_options()).outcome == Released::yes,
-          "a lock could not be released");
+  require(second.renew(waiting, {}, call_options()).grant &&
+              second.release(waiting, {}, call_options()).outcome == Released::yes,
+          "a lock that was handed over was lost at once");
   return taken;
-}
-
-/// The pace of the server's clock relative to this host's. The readings allow a range; this is the
-/// value in it that is nearest to 1.
-double pace_of(const std::vector<ClockSample>& clock) {
-  const ClockSample& first = clock.front();
-  const ClockSample& last = clock.back();
-  const std::chrono::duration<double> there = last.server - first.server;
-  const std::chrono::duration<double> longest = last.received - first.sent;
-  const std::chrono::duration<double> shortest = last.sent - first.received;
-  if (shortest.count() <= 0) return 1;
-  if (there > longest) return there / longest;
-  if (there < shortest) return there / shortest;
-  return 1;
 }
 
 std::chrono::nanoseconds read_clock(const std::function<std::optional<WallTime>()>& clock,
@@ -108,16 +78,12 @@ std::chrono::nanoseconds read_clock(const std::function<std::optional<WallTime>(
   const WallTime here = wall_now();
   const Deadline sent = BootClock::now();
   const auto server = clock();
-  const Deadline received = BootClock::now();
-  if (server) facts.clock.push_back({sent, received, here, *server});
-  return received - sent;
-}
-
-std::string rounded(double number, const char* unit) {
-  std::array<char, 64> text{};
-  const int decimals = number < 1 ? 2 : number < 10 ? 1 : 0;
-  std::snprintf(text.data(), text.size(), "%.*f%s", decimals, number, unit);
-  return text.data();
+  const std::chrono::nanoseconds taken = BootClock::now() - sent;
+  const auto unsure = taken / 2;
+  if (server && (!facts.clock || unsure < facts.clock->unsure)) {
+    facts.clock = ClockOffset{*server - (here + unsure), unsure};
+  }
+  return taken;
 }
 
 }  // namespace
@@ -140,30 +106,17 @@ std::string ServerInfo::shown(const std::string& name) const {
 void examine(Contact& facts, const std::string& shown,
              const std::function<std::optional<WallTime>()>& clock,
              const std::function<void()>& rest) {
-  bool reached = false;
   try {
     facts.connected_in = read_clock(clock, facts);
-    facts.clock.clear();
     std::vector<std::chrono::nanoseconds> taken;
     for (int i = 0; i < clock_readings; ++i) taken.push_back(read_clock(clock, facts));
     std::sort(taken.begin(), taken.end());
     facts.round_trip = taken[clock_readings / 2];
-    reached = true;
     rest();
-    if (!facts.clock.empty()) {
-      poll_until({}, later(facts.clock.front().received, pause_for_the_pace));
-    }
-    read_clock(clock, facts);
   } catch (const Error& error) {
     const ErrorKind kind = error.kind();
     if (kind == ErrorKind::usage || kind == ErrorKind::host_refused) throw;
-    const std::string why = bare_trouble(error.what(), shown);
-    if (reached) {
-      facts.broke_off = why;
-    } else {
-      facts.unreachable = {why, error.cause()};
-      facts.denied = kind == ErrorKind::denied;
-    }
+    facts.unreachable = {bare_trouble(error.what(), shown), error.cause()};
   }
 }
 
@@ -178,8 +131,7 @@ TrialLock try_lock(const OpenStore& open, const LockKey& key, const std::string&
   try {
     return {{}, hand_over(*first, *second, held, waiting)};
   } catch (const Error& error) {
-    release_trial(*second, waiting);
-    release_trial(*first, held);
+    // The leases expire by themselves.
     return {{bare_trouble(error.what(), shown, key.text), error.cause()}, {}};
   }
 }
@@ -188,10 +140,6 @@ std::string bare_trouble(std::string message, const std::string& name, const std
   for (const std::string& front : {name + ": ", key + ": "}) {
     if (message.starts_with(front)) message.erase(0, front.size());
   }
-  // Redis 7 adds the place in the script: ` script: <hash>, on @user_script:8.`
-  const auto from = message.find(" script: ");
-  const auto to = message.find("on @user_script:", from);
-  if (to != std::string::npos) message.erase(from, message.find_first_of(" )", to + 3) - from);
   return message;
 }
 
@@ -229,18 +177,11 @@ std::string filled_in(std::string_view form, std::initializer_list<std::string> 
 std::string span_text(std::chrono::nanoseconds span) {
   constexpr double least_shown = 0.01;
   const double ms = std::max(std::chrono::duration<double, std::milli>(span).count(), least_shown);
-  return ms < 1000 ? rounded(ms, " ms") : rounded(ms / 1000, " s");
-}
-
-std::string size_text(long long bytes) {
-  constexpr std::array units{"B", "K", "M", "G", "T"};
-  double number = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  while (number >= 1024 && unit + 1 < units.size()) {
-    number /= 1024;
-    ++unit;
-  }
-  return unit == 0 ? std::to_string(bytes) + "B" : rounded(number, units[unit]);
+  const double number = ms < 1000 ? ms : ms / 1000;
+  std::array<char, 64> text{};
+  const int decimals = number < 1 ? 2 : number < 10 ? 1 : 0;
+  std::snprintf(text.data(), text.size(), "%.*f%s", decimals, number, ms < 1000 ? " ms" : " s");
+  return text.data();
 }
 
 std::string counted(long long number, const std::string& noun) {
@@ -255,10 +196,10 @@ bool is_older(const std::string& version, ShortVersion least) {
 }
 
 std::string advice_on(Cause cause, const char* otherwise) {
-  const auto* const found =
-      std::find_if(std::begin(advices), std::end(advices),
-                   [&](const CauseAdvice& each) { return each.cause == cause; });
-  return found == std::end(advices) ? otherwise : found->advice;
+  for (const auto& [named, advice] : advices) {
+    if (named == cause) return advice;
+  }
+  return otherwise;
 }
 
 std::string advice_on_reach(Cause cause) {
@@ -271,8 +212,7 @@ Finding check_reach(const Contact& facts, const std::string& advice) {
   if (!facts.unreachable.empty()) return bad(facts.unreachable.text, advice);
   const std::string text = sentence("connected in {}, answers in {}", span_text(facts.connected_in),
                                     span_text(facts.round_trip));
-  if (facts.broke_off.empty()) return warn_if_slow(good(text), facts.round_trip, facts.options.ttl);
-  return bad(text + ", then broke off: " + facts.broke_off, "see the server's log");
+  return warn_if_slow(good(text), facts.round_trip, facts.options.ttl);
 }
 
 Finding warn_if_slow(const Finding& finding, std::chrono::nanoseconds round_trip,
@@ -294,9 +234,11 @@ Finding check_versions(const std::string& engine, const std::set<std::string>& v
              "upgrade it");
 }
 
-Finding check_lock(const std::optional<TrialLock>& trial, const std::string& advice) {
+Finding check_lock(const std::optional<TrialLock>& trial, const char* advice) {
   if (!trial) return {};
-  if (!trial->trouble.empty()) return bad("cannot be held: " + trial->trouble.text, advice);
+  if (!trial->trouble.empty()) {
+    return bad("cannot be held: " + trial->trouble.text, advice_on(trial->trouble.cause, advice));
+  }
   return good(
       sentence("acquired, handed over in {}, renewed, released", span_text(trial->handed_over_in)));
 }
@@ -306,37 +248,15 @@ Finding check_plain_text(bool here, const char* advice) {
   return warn("none: anyone on the network path can change locks", advice);
 }
 
-const ClockSample& nearest_reading(const std::vector<ClockSample>& clock) {
-  return *std::min_element(clock.begin(), clock.end(),
-                           [](const ClockSample& a, const ClockSample& b) {
-                             return a.received - a.sent < b.received - b.sent;
-                           });
-}
-
-Finding check_clock(const std::vector<ClockSample>& clock) {
-  constexpr double tolerance = 0.01;
+Finding check_clock(const std::optional<ClockOffset>& clock, const std::string& consequence) {
   constexpr std::chrono::seconds tolerable{1};
-  constexpr const char* advice = "fix the clock of the server's host; never step it";
-  if (clock.size() < 2) return not_told("TIME");
-  const double pace = pace_of(clock);
-  // <cmath> would make every start of dlock map another library.
-  const auto percent = static_cast<long long>((pace > 1 ? pace - 1 : 1 - pace) * 100 + 0.5);
-  const ClockSample& nearest = nearest_reading(clock);
-  const auto unsure = (nearest.received - nearest.sent) / 2;
-  const auto ahead = nearest.server - (nearest.here + unsure);
-  const auto off = ahead < ahead.zero() ? -ahead : ahead;
-  if (pace > 1 + tolerance) {
-    return bad(sentence("runs {} % fast: leases end before their holders know", percent), advice);
+  if (!clock) return not_told("TIME");
+  const auto off = std::chrono::abs(clock->ahead);
+  if (off - clock->unsure <= tolerable) {
+    return good("within " + span_text(off + clock->unsure) + " of this host's");
   }
-  if (pace <= 0) return warn("stands still or is stepped back: locks of dead holders stay", advice);
-  if (pace < 1 - tolerance) {
-    return warn(sentence("runs {} % slow: locks of dead holders stay longer", percent), advice);
-  }
-  if (off - unsure <= tolerable) {
-    return good("within " + span_text(off + unsure) + " of this host's, at the same pace");
-  }
-  return warn(sentence("{} {} this host: times shown are off, and fences after a failover",
-                       span_text(off), ahead > ahead.zero() ? "ahead of" : "behind"),
+  return warn(sentence("{} {} this host's: {}", span_text(off),
+                       off == clock->ahead ? "ahead of" : "behind", consequence),
               "NTP on both hosts");
 }
 

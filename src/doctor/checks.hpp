@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -10,10 +12,153 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.hpp"
+#include "base/endpoint.hpp"
+#include "base/error.hpp"
+#include "config/server_url.hpp"
 #include "doctor/doctor.hpp"
-#include "doctor/facts.hpp"
+#include "etcd/etcd_status.hpp"
+#include "net/tls.hpp"
+#include "zookeeper/zookeeper_status.hpp"
 
 namespace dlock {
+
+// Facts about servers, without a verdict. Texts from servers are not escaped yet.
+
+/// Names and values that a server reported, or the reason why it did not.
+struct ServerInfo {
+  std::map<std::string, std::string> values;
+  std::string refusal;  ///< `NOPERM`, `unknown command`; empty if it answered
+
+  std::optional<std::string> text(const std::string& name) const;
+  std::optional<long long> number(const std::string& name) const;
+  /// Escaped for people; empty if it was not reported.
+  std::string shown(const std::string& name) const;
+};
+
+/// How far the server's wall clock is ahead of this host's.
+struct ClockOffset {
+  std::chrono::nanoseconds ahead{0};
+  std::chrono::nanoseconds unsure{0};  ///< the offset may be this much smaller or larger
+};
+
+/// The result of acquiring, handing over and releasing a lock on a scratch key.
+struct TrialLock {
+  Fault trouble;
+  std::chrono::nanoseconds handed_over_in{0};
+};
+
+/// The facts that every engine has.
+struct Facts {
+  DoctorOptions options{};
+  bool here = false;                 ///< all servers of the URL are on this host
+  std::string user{};                ///< empty: none, or not told
+  std::optional<TrialLock> trial{};  ///< nothing if no lock was tried
+};
+
+/// The facts about any server or database that is examined over one connection.
+struct Contact : Facts {
+  Fault unreachable{};  ///< empty if it answered all requests
+  std::chrono::nanoseconds connected_in{0};
+  std::chrono::nanoseconds round_trip{0};  ///< the median of several
+  std::optional<ClockOffset> clock{};      ///< the most exact of several readings
+};
+
+/// A Redis.
+struct ServerFacts : Contact {
+  Endpoint endpoint;
+  WallTime seen_at{};           ///< by this host's clock
+  std::optional<TlsFacts> tls;  ///< nothing without TLS
+  ServerInfo hello;             ///< HELLO: server, version, mode, role
+  ServerInfo info;              ///< INFO, by field
+  ServerInfo config;            ///< CONFIG GET, by name
+
+  // Set only if a lock was tried.
+  std::vector<std::string> missing;  ///< commands that the user may not use on dlock's keys
+  std::optional<milliseconds> quarantined_for;  ///< only if a majority decides; nothing if unknown
+
+  /// `master`, `slave`, `sentinel`, or empty. KeyDB's `active-replica` counts as a replica.
+  std::string role() const;
+  /// `standalone`, `cluster`, `sentinel`, or empty.
+  std::string mode() const;
+};
+
+/// The answers of one sentinel.
+struct SentinelFacts {
+  Endpoint endpoint;
+  Fault unreachable;
+  std::string host;  ///< of the master; empty: it knows no such name
+  std::string port;
+  ServerInfo master;         ///< SENTINEL MASTER, by field
+  std::string quorum_fault;  ///< the error of CKQUORUM
+};
+
+struct ClusterFacts {
+  std::vector<std::pair<std::string, Fault>> silent_seeds{};  ///< by address
+  Fault fault{};  ///< the error in place of CLUSTER SLOTS
+  /// Each with a scratch key in one of its slots.
+  std::vector<std::pair<Endpoint, LockKey>> masters{};
+  int unserved = 0;   ///< slots without a master
+  ServerInfo info{};  ///< CLUSTER INFO, by field
+};
+
+struct DatabaseFacts : Contact {
+  bool mysql = false;   ///< or MariaDB; otherwise PostgreSQL
+  bool pooled = false;  ///< the session that answers is not the one that logged in
+  bool socket = false;  ///< a Unix socket; like `here`, unknown if pooled
+  /// The names are those in sql.cpp, or MySQL's names of its variables.
+  ServerInfo settings;
+};
+
+struct EtcdFacts : Facts, EtcdStatus {
+  std::vector<EtcdMemberStatus> members{};  ///< those of the URL
+  bool tls = false;
+};
+
+struct ZooKeeperFacts : Facts, ZooKeeperStatus {
+  std::vector<ZooKeeperServerStatus> servers{};  ///< those of the URL
+  milliseconds session_asked{0};
+};
+
+struct LocalFacts : Facts {
+  std::string directory{};
+  std::string trouble{};  ///< the reason why it cannot be used
+  long file_system = 0;   ///< f_type of statfs(2)
+};
+
+// How facts are obtained. A failure of the server becomes a fact. The prefix `shown` is removed
+// from its text.
+
+/// Reads the server's clock several times, and calls `rest`.
+void examine(Contact& facts, const std::string& shown,
+             const std::function<std::optional<WallTime>()>& clock,
+             const std::function<void()>& rest);
+
+/// A new random key.
+LockKey scratch_key();
+
+/// Acquires the lock with one store, waits for it with another, hands it over, renews it and
+/// releases it, as `run` would.
+TrialLock try_lock(const OpenStore& open, const LockKey& key, const std::string& shown);
+
+/// An error's `message` without the prefixes that name the server and the key.
+std::string bare_trouble(std::string message, const std::string& name, const std::string& key = "");
+
+bool are_on_this_host(const std::vector<Endpoint>& servers);
+
+/// Examines one Redis, and tries a lock on `scratch` if it is a master of the expected kind. Leaves
+/// nothing behind.
+ServerFacts examine_server(const Endpoint& endpoint, const DoctorOptions& options,
+                           const LockKey& scratch);
+
+struct Reply;
+/// The reason in an error reply: `NOPERM`, `unknown command`, or its text, escaped; empty for other
+/// replies.
+std::string refusal_of(const Reply& reply);
+/// The lines `name:value` of a reply, such as that of INFO.
+ServerInfo told_in_lines(const Reply& reply);
+/// Names and values in turn, as in the replies of CONFIG GET, HELLO and SENTINEL MASTER.
+ServerInfo told_in_pairs(const Reply& reply);
 
 /// A row in the table of an engine's checks. The findings of all rows are made, also of those that
 /// do not hold.
@@ -60,8 +205,6 @@ std::string sentence(std::string_view form, const Parts&... parts) {
 
 /// `0.21 ms`, `12 ms`, `2.5 s`.
 std::string span_text(std::chrono::nanoseconds span);
-/// `1.2M`, as redis.conf has it.
-std::string size_text(long long bytes);
 /// `1 replica`, `2 replicas`.
 std::string counted(long long number, const std::string& noun);
 /// The numbers before the first dot of a version and after it.
@@ -82,13 +225,13 @@ Finding warn_if_slow(const Finding& finding, std::chrono::nanoseconds round_trip
 /// Names the engine and the versions of its servers; an error if one is older than `least`.
 Finding check_versions(const std::string& engine, const std::set<std::string>& versions,
                        ShortVersion least);
-/// Says nothing if no lock was tried.
-Finding check_lock(
-    const std::optional<TrialLock>& trial,
-    const std::string& advice = "see the findings above, and dlock doctor --acl for the rights");
-Finding check_clock(const std::vector<ClockSample>& clock);
-/// The most exact of several readings.
-const ClockSample& nearest_reading(const std::vector<ClockSample>& clock);
+/// Says nothing if no lock was tried. `advice` is for failures whose cause has none.
+Finding check_lock(const std::optional<TrialLock>& trial,
+                   const char* advice = "see the server's log");
+/// `consequence`: what a clock that differs from this host's does.
+Finding check_clock(
+    const std::optional<ClockOffset>& clock,
+    const std::string& consequence = "times shown are off, and fences after a failover");
 /// The check `tls` for a connection without it.
 Finding check_plain_text(bool here, const char* advice);
 

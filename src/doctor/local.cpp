@@ -9,13 +9,9 @@
 namespace dlock {
 namespace {
 
-struct FileSystem {
-  long type;
-  const char* name;
-};
 /// File systems that several hosts may share, where dlock cannot see the processes of the others.
 /// Numbers that linux/magic.h lacks are from statfs(2).
-constexpr FileSystem shared_file_systems[] = {
+constexpr std::pair<long, const char*> shared_file_systems[] = {
     {NFS_SUPER_MAGIC, "nfs"}, {SMB_SUPER_MAGIC, "smb"},   {0xFF534D42, "cifs"},
     {0xFE534D42, "smb2"},     {CEPH_SUPER_MAGIC, "ceph"}, {AFS_SUPER_MAGIC, "afs"},
     {V9FS_MAGIC, "9p"},       {0x65735546, "fuse"},       {0x0BD00BD0, "lustre"},
@@ -52,8 +48,8 @@ LocalFacts examine_directory(const DirectorySettings& settings) {
 Findings check_local(const LocalFacts& facts) {
   const std::string shown = escaped(facts.directory), path = facts.directory + "/";
   std::string shared;
-  for (const FileSystem& each : shared_file_systems) {
-    if (each.type == facts.file_system) shared = each.name;
+  for (const auto& [type, name] : shared_file_systems) {
+    if (type == facts.file_system) shared = name;
   }
   return first_rows({
       {"directory", !facts.trouble.empty(),

@@ -1,11 +1,13 @@
 #include <algorithm>
-#include <future>
 #include <map>
 
 #include "base/duration.hpp"
 #include "base/text.hpp"
 #include "doctor/checks.hpp"
+#include "redis/cluster_router.hpp"
+#include "redis/protocol_text.hpp"
 #include "redis/redis_connection.hpp"
+#include "redis/reply.hpp"
 
 namespace dlock {
 namespace {
@@ -13,17 +15,74 @@ namespace {
 constexpr const char* best_effort = "best effort";
 constexpr const char* another_server = "is it running? --server may name others";
 
-/// The answers of all `servers`, asked at once, or one after another if threads cannot be started.
-template <typename Server, typename Ask>
-auto asked_at_once(const std::vector<Server>& servers, const Ask& ask) {
-  constexpr auto if_possible = std::launch::async | std::launch::deferred;
-  std::vector<std::future<decltype(ask(servers.front()))>> asked;
-  for (const Server& each : servers) {
-    asked.push_back(std::async(if_possible, [&ask, &each] { return ask(each); }));
+/// The replies of one server, error replies included.
+std::vector<Reply> asked(const Endpoint& server, const std::vector<Request>& requests) {
+  return RedisConnection(server).exchange(requests, short_call());
+}
+
+/// A new key in a slot of this master.
+LockKey scratch_key_of(const NodeAddress& master, const SlotMap& slots, const std::string& prefix) {
+  constexpr int enough = 500'000;  // to find a single slot of 16384
+  const std::string any = scratch_key().text;
+  LockKey key{any};
+  for (int i = 0; i < enough && slots.owner(slot_of(KeyNames(prefix, key).holds)) != master; ++i) {
+    key.text = any + "-" + std::to_string(i);
   }
-  std::vector<decltype(ask(servers.front()))> answers;
-  for (auto& each : asked) answers.push_back(each.get());
-  return answers;
+  return key;
+}
+
+/// The error reply as a fault with the text `words`; empty if the reply is no error.
+Fault fault_of(const Reply& reply, const std::string& words) {
+  if (!reply.is_error()) return {};
+  return {words, server_error(reply).cause()};
+}
+
+Fault fault_of(const Error& error, const Endpoint& server) {
+  return {bare_trouble(error.what(), server.name()), error.cause()};
+}
+
+/// Asks one sentinel for its master of this name.
+SentinelFacts examine_sentinel(const Endpoint& sentinel, const std::string& master_name) {
+  SentinelFacts facts;
+  facts.endpoint = sentinel;
+  try {
+    const auto replies = asked(sentinel, {{"SENTINEL", "get-master-addr-by-name", master_name},
+                                          {"SENTINEL", "master", master_name},
+                                          {"SENTINEL", "ckquorum", master_name}});
+    facts.unreachable = fault_of(replies[0], refusal_of(replies[0]));
+    if (replies[0].is_array(2)) {
+      facts.host = replies[0].items[0].text;
+      facts.port = replies[0].items[1].text;
+    }
+    facts.master = told_in_pairs(replies[1]);
+    if (replies[2].is_error("NOQUORUM")) facts.quorum_fault = escaped(replies[2].text);
+  } catch (const Error& error) {
+    facts.unreachable = fault_of(error, sentinel);
+  }
+  return facts;
+}
+
+/// Asks the seeds in turn, until one describes the Cluster.
+ClusterFacts examine_cluster(const std::vector<Endpoint>& seeds, const std::string& prefix) {
+  ClusterFacts facts;
+  for (const Endpoint& seed : seeds) {
+    try {
+      const auto replies = asked(seed, {{"CLUSTER", "SLOTS"}, {"CLUSTER", "INFO"}});
+      if (!facts.masters.empty()) continue;
+      facts.fault = fault_of(replies[0], escaped(replies[0].text));
+      facts.info = told_in_lines(replies[1]);
+      if (!facts.fault.empty()) continue;
+      SlotMap slots;
+      slots.learn(replies[0], {seed.host, seed.port});
+      facts.unserved = slots.unserved();
+      for (const NodeAddress& each : slots.masters()) {
+        facts.masters.emplace_back(endpoint_at(seed, each), scratch_key_of(each, slots, prefix));
+      }
+    } catch (const Error& error) {
+      facts.silent_seeds.emplace_back(seed.address(), fault_of(error, seed));
+    }
+  }
+  return facts;
 }
 
 std::string named_master(const SentinelFacts& sentinel) {
@@ -35,9 +94,7 @@ Findings check_sentinel(const SentinelFacts& sentinel) {
   const Cause cause = sentinel.unreachable.cause;
   const bool of_the_user =
       is_refused_login(cause) || cause == Cause::password_unneeded || cause == Cause::acl;
-  const std::string flags = sentinel.master.shown("flags");
   const auto quorum = sentinel.master.text("quorum");
-  const std::string see_masters = "SENTINEL MASTERS there lists what it knows";
   return first_rows({
       {"sentinel", sentinel.unreachable.text == "unknown command",
        warn(where + "it is not a sentinel", "name sentinels: they listen on port 26379 as a rule")},
@@ -45,15 +102,11 @@ Findings check_sentinel(const SentinelFacts& sentinel) {
        warn(where + sentinel.unreachable.text,
             of_the_user ? "check --sentinel-user, --sentinel-password-file; dlock doctor --acl"
                         : advice_on(cause, another_server))},
-      {"sentinel", sentinel.host.empty(),
-       bad(where + "it knows no master of this name", see_masters)},
       {"sentinel", !announced(sentinel.host, sentinel.port),
-       bad(where + "names a master that cannot be: " + named_master(sentinel), see_masters)},
+       bad(where + "it knows no master of this name",
+           "SENTINEL MASTERS there lists what it knows")},
       {"sentinel", !sentinel.quorum_fault.empty(),
        bad(where + sentinel.quorum_fault, "bring the other sentinels back")},
-      {"sentinel", flags.find("down") != std::string::npos,
-       bad(sentence("{}takes {} for down ({})", where, named_master(sentinel), flags),
-           "look at that server, and at the network between")},
       {"sentinel", true,
        good(sentence("{}names {}{}", where, named_master(sentinel),
                      quorum ? ", quorum " + escaped(*quorum) : ""))},
@@ -119,46 +172,33 @@ Findings check_cluster(const ClusterFacts& facts) {
       facts.info.text("cluster_state") ? facts.info.shown("cluster_state") : "ok";
   const std::string masters = counted(static_cast<long long>(facts.masters.size()), "master");
   const auto known = facts.info.number("cluster_known_nodes");
-  append(
-      findings,
-      first_rows({
-          {"cluster", !facts.fault.empty() && !is_one,
-           bad("it names no nodes: " + facts.fault.text,
-               advice_on(facts.fault.cause, "for a server on its own: --server redis://HOST"))},
-          {"cluster", !is_one && findings.empty(),
-           bad("no node has a slot", "redis-cli --cluster create")},
-          {"cluster", is_one && (facts.unserved > 0 || state != "ok"),
-           bad(sentence("state {}, {}, {} with nobody: keys cannot be locked", state, masters,
-                        counted(facts.unserved, "slot")),
-               "redis-cli --cluster fix, or bring the nodes back")},
-          {"cluster", is_one && !facts.open_slots.empty(),
-           bad(sentence(
-                   "slot {} is on its way to another master: new keys there cannot be locked "
-                   "until it has arrived",
-                   joined(facts.open_slots, ", ", [](int slot) { return std::to_string(slot); })),
-               "if the move was cut off: redis-cli --cluster fix")},
-          {"cluster", is_one && facts.masters.size() < 3,
-           warn(masters + ": with one lost there is no majority to fail over",
-                "run three masters or more")},
-          {"cluster", is_one,
-           good(sentence("state ok, {}{}, all slots served", masters,
-                         known ? " of " + counted(*known, "node") : ""))},
-      }));
+  append(findings,
+         first_rows({
+             {"cluster", !facts.fault.empty() && !is_one,
+              bad("it names no nodes: " + facts.fault.text,
+                  advice_on(facts.fault.cause, "for a server on its own: --server redis://HOST"))},
+             {"cluster", !is_one && findings.empty(),
+              bad("no node has a slot", "redis-cli --cluster create")},
+             {"cluster", is_one && (facts.unserved > 0 || state != "ok"),
+              bad(sentence("state {}, {}, {} with nobody: keys cannot be locked", state, masters,
+                           counted(facts.unserved, "slot")),
+                  "redis-cli --cluster fix, or bring the nodes back")},
+             {"cluster", is_one,
+              good(sentence("state ok, {}{}, all slots served", masters,
+                            known ? " of " + counted(*known, "node") : ""))},
+         }));
   return findings;
 }
 
 Findings check_quorum(const std::vector<ServerFacts>& servers) {
   constexpr std::chrono::seconds tolerable{60};
-  std::vector<milliseconds> waits;                   // for the vote of each server that was reached
-  std::vector<microseconds> ahead{microseconds(0)};  // first this host's clock
+  std::vector<milliseconds> waits;                  // for the vote of each server that was reached
+  std::vector<std::chrono::nanoseconds> ahead{{}};  // first this host's clock
   std::map<std::string, std::string> processes;
   std::string twice;
   for (const ServerFacts& each : servers) {
     if (each.unreachable.empty()) waits.push_back(each.quarantined_for.value_or(milliseconds(0)));
-    if (!each.clock.empty()) {
-      const ClockSample& nearest = nearest_reading(each.clock);
-      ahead.push_back(nearest.server - nearest.here);
-    }
+    if (each.clock) ahead.push_back(each.clock->ahead);
     const auto process = each.info.text("run_id");
     if (!process) continue;
     const auto [other, is_new] = processes.emplace(*process, each.endpoint.address());
@@ -233,13 +273,14 @@ Diagnosis diagnose(const Endpoint& server, DoctorOptions options, const OpenStor
 
 Diagnosis diagnose(const SentinelTarget& target, DoctorOptions options, const OpenStore&) {
   options.topology = Topology::sentinel;
-  const auto heard = asked_at_once(target.sentinels, [&](const Endpoint& each) {
-    return examine_sentinel(each, target.master_name);
-  });
+  std::vector<SentinelFacts> sentinels;
+  for (const Endpoint& each : target.sentinels) {
+    sentinels.push_back(examine_sentinel(each, target.master_name));
+  }
   Diagnosis diagnosis{
       deployment_name("sentinel", target.sentinels) + "/" + escaped(target.master_name),
-      best_effort, check_sentinels(heard, options)};
-  for (const SentinelFacts& each : heard) {
+      best_effort, check_sentinels(sentinels, options)};
+  for (const SentinelFacts& each : sentinels) {
     const auto named = announced(each.host, each.port);
     if (!named) continue;
     append(diagnosis.findings, check_server(examine_server(endpoint_at(target.master, *named),
@@ -254,25 +295,25 @@ Diagnosis diagnose(const ClusterTarget& target, DoctorOptions options, const Ope
   const ClusterFacts cluster = examine_cluster(target.seeds, options.prefix);
   Diagnosis diagnosis{deployment_name("cluster", target.seeds), best_effort,
                       check_cluster(cluster)};
-  append(diagnosis.findings, merged(asked_at_once(cluster.masters, [&](const auto& master) {
-           return std::pair(master.first.address(),
-                            check_server(examine_server(master.first, options, master.second)));
-         })));
+  std::vector<std::pair<std::string, Findings>> masters;
+  for (const auto& [master, scratch] : cluster.masters) {
+    masters.emplace_back(master.address(), check_server(examine_server(master, options, scratch)));
+  }
+  append(diagnosis.findings, merged(masters));
   return diagnosis;
 }
 
 Diagnosis diagnose(const QuorumTarget& target, DoctorOptions options, const OpenStore&) {
   options.topology = Topology::quorum;
-  const auto heard = asked_at_once(target.servers, [&](const Endpoint& each) {
-    return examine_server(each, options, scratch_key());
-  });
-  std::vector<std::pair<std::string, Findings>> nodes;
-  for (const ServerFacts& each : heard) {
-    nodes.emplace_back(each.endpoint.address(), check_server(each));
+  std::vector<ServerFacts> servers;
+  std::vector<std::pair<std::string, Findings>> findings;
+  for (const Endpoint& each : target.servers) {
+    servers.push_back(examine_server(each, options, scratch_key()));
+    findings.emplace_back(each.address(), check_server(servers.back()));
   }
   Diagnosis diagnosis{joined(target.servers, " ", [](const Endpoint& each) { return each.name(); }),
-                      "a majority decides", check_quorum(heard)};
-  append(diagnosis.findings, merged(nodes));
+                      "a majority decides", check_quorum(servers)};
+  append(diagnosis.findings, merged(findings));
   return diagnosis;
 }
 

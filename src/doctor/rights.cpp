@@ -130,16 +130,6 @@ std::vector<Right> rights_needed(const DoctorOptions& options, const Endpoint& s
   return rights;
 }
 
-std::string lacking(const Right& right, const std::string& refusal, const std::string& pattern) {
-  // Redis 6 to 7.0: "access one of the keys used as arguments"; since 7.2: "access a key". The name
-  // of the user stands before it and holds no blank.
-  const std::string_view access = " permissions to access ";
-  const auto at = refusal.find(access);
-  if (at == std::string::npos) return "+" + right.word;
-  const bool of_channels = refusal.find(" channel", at) != std::string::npos;
-  return (of_channels ? "&" : "~") + pattern;
-}
-
 std::string acl_pattern(const std::string& prefix) {
   std::string pattern;
   for (const char c : prefix) {

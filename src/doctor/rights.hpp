@@ -25,10 +25,6 @@ struct Right {
 std::vector<Right> rights_needed(const DoctorOptions& options, const Endpoint& server,
                                  const KeyNames& scratch);
 
-/// The missing right in the form of ACL SETUSER, from the NOPERM reply to `right`: the keys or
-/// channels of `pattern`, or the command.
-std::string lacking(const Right& right, const std::string& refusal, const std::string& pattern);
-
 /// The ACL pattern for keys and channels that begin with `prefix`, without its `~` or `&`. `?`
 /// stands for blanks, quotes and other bytes that ACL rules, redis-cli or ACL files cannot hold.
 std::string acl_pattern(const std::string& prefix);

@@ -29,7 +29,15 @@ std::string mode_text(const ZooKeeperServerStatus& server) {
   return is_cut_off(server) ? "does not serve" : "does not tell its mode";
 }
 
-Findings check_session(const ZooKeeperFacts& facts) {
+}  // namespace
+
+std::string label_of(const ZooKeeperFacts& facts) {
+  const std::set<std::string> modes = modes_of(facts);
+  if (modes.empty()) return "best effort: whether a majority keeps the locks is not known";
+  return modes.contains("standalone") ? "as safe as its disk" : "safe while a majority lives";
+}
+
+Findings check_zookeeper(const ZooKeeperFacts& facts) {
   const auto* reached = first_reached(facts.servers);
   const ZooKeeperServerStatus server = reached == nullptr ? ZooKeeperServerStatus{} : *reached;
   const Finding reach =
@@ -63,39 +71,15 @@ Findings check_session(const ZooKeeperFacts& facts) {
        warn(told_modes, "see its log, and its network to the others")},
       {"quorum", modes.empty(), not_told(untold)},
       {"quorum", true, good(told_modes)},
-  });
-}
-
-Findings check_access(const ZooKeeperFacts& facts) {
-  constexpr std::chrono::seconds tolerated{2};
-  const auto off = std::chrono::abs(std::chrono::floor<milliseconds>(facts.ahead));
-  return first_rows({
-      {"clock", off < tolerated, good("the leader's, within " + span_text(tolerated))},
       {"clock", true,
-       warn(sentence("the leader's is {} {} this host's", human_duration(off),
-                     facts.ahead.count() > 0 ? "ahead of" : "behind"),
-            "leases go by the leader's, and times shown may look odd: run NTP on both")},
+       check_clock(ClockOffset{facts.ahead, facts.round_trip},
+                   "leases go by the leader's, and times shown may look odd")},
       {"tls", true, check_plain_text(facts.here, "a network of its own, or a tunnel")},
       {"user", facts.user.empty(), good("none: everybody may change the nodes")},
       {"user", true, good(escaped(facts.user) + ", whose nodes are closed to others")},
       {"lock", facts.trial.has_value(), check_lock(facts.trial)},
       {"label", true, good(label_of(facts))},
   });
-}
-
-}  // namespace
-
-std::string label_of(const ZooKeeperFacts& facts) {
-  const std::set<std::string> modes = modes_of(facts);
-  if (modes.empty()) return "best effort: whether a majority keeps the locks is not known";
-  return modes.contains("standalone") ? "as safe as its disk" : "safe while a majority lives";
-}
-
-Findings check_zookeeper(const ZooKeeperFacts& facts) {
-  Findings all = check_session(facts);
-  if (first_reached(facts.servers) != nullptr && facts.trouble.empty())
-    append(all, check_access(facts));
-  return all;
 }
 
 Diagnosis diagnose(const ZooKeeperTarget& target, const DoctorOptions& options,

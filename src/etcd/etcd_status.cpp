@@ -10,13 +10,6 @@ namespace {
 
 using nlohmann::json;
 
-/// Whether the first revision can no longer be read.
-bool is_compacted(EtcdClient& client, const std::string& prefix, const CallOptions& call_options) {
-  const json fields = {{"key", to_base64(prefix)}, {"revision", "1"}};
-  const auto answers = client.ask({{"kv/range", fields}}, call_options);
-  return answers.front().message.find("compacted") != std::string::npos;
-}
-
 }  // namespace
 
 EtcdMemberStatus ask_member(const Endpoint& endpoint, const CallOptions& call_options) {
@@ -31,15 +24,11 @@ EtcdMemberStatus ask_member(const Endpoint& endpoint, const CallOptions& call_op
     member.connected_in = connected - begun;
     member.round_trip = BootClock::now() - connected;
     member.version = text_of(status, "version");
-    // The leader's name is an unsigned 64-bit number, so it is compared as text.
-    const std::string leader = text_of(status, "leader");
-    member.has_leader = !leader.empty() && leader != "0";
     member.database_size = number_in(status, "dbSize");
     member.size_in_use = number_in(status, "dbSizeInUse");
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::host_refused) throw;
     member.unreachable = {error.what(), error.cause()};
-    member.denied = error.kind() == ErrorKind::denied || error.kind() == ErrorKind::usage;
   }
   return member;
 }
@@ -49,9 +38,7 @@ EtcdStatus ask_etcd(const std::vector<Endpoint>& servers, const std::string& pre
   EtcdStatus status;
   EtcdClient client(servers, "etcd");
   try {
-    const json range = client.done({"kv/range", {{"key", to_base64(prefix)}}}, call_options);
-    status.revision = revision_in(range);
-    status.compacted = is_compacted(client, prefix, call_options);
+    client.done({"kv/range", {{"key", to_base64(prefix)}}}, call_options);
     const auto answers = client.ask(
         {{"cluster/member/list"}, {"maintenance/alarm", {{"action", "GET"}}}}, call_options);
     const json& members = answers.front().fields;

@@ -15,11 +15,9 @@ namespace dlock {
 struct EtcdMemberStatus {
   std::string address;
   Fault unreachable{};                       ///< empty if it answered
-  bool denied = false;                       ///< wrong user, password or TLS files
   std::chrono::nanoseconds connected_in{0};  ///< includes the first answer
   std::chrono::nanoseconds round_trip{0};
   std::string version{};
-  bool has_leader = true;
   std::int64_t database_size = 0;
   std::int64_t size_in_use = 0;
 };
@@ -30,8 +28,6 @@ struct EtcdStatus {
   std::size_t voters = 0;  ///< 0: not reported
   std::vector<std::string> alarms{};
   std::string alarms_not_told{};
-  std::int64_t revision = 0;
-  bool compacted = true;  ///< at least once
 };
 
 /// Asks only the member at `endpoint`. A failure to answer is part of the status, not an Error.

@@ -69,11 +69,11 @@ bool any_listens(const LockTable& table, const Directory& directory) {
          std::any_of(table.queue.begin(), table.queue.end(), listening);
 }
 
-/// Ends a hold whose processes have ended. dlock records its command before it starts it: without
-/// that record, no work was done and min-hold does not apply. True if nothing is left of the hold.
-bool end_dead_hold(LockTable& table, HoldEntry& hold, microseconds now) {
+/// Removes the FIFO of a hold whose processes have ended. dlock records its command before it
+/// starts it: without that record, no work was done and min-hold does not apply.
+void end_process_of(HoldEntry& hold, const Directory& directory) {
+  remove_mailbox(directory, hold.backing.mailbox);
   if (hold.backing.command.pid == 0) hold.min_hold = milliseconds(0);
-  return expire_hold(table, hold, now);
 }
 
 void watch_holder(QueueWatch& watch, const Directory& directory, const HoldEntry& hold) {
@@ -98,25 +98,21 @@ void watch_holder(QueueWatch& watch, const Directory& directory, const HoldEntry
 Refreshed refresh(LockTable& table, const Directory& directory, microseconds now,
                   const Token& self) {
   Refreshed result;
-  for (std::size_t i = 0; i < table.holds.size();) {
-    HoldEntry& hold = table.holds[i];
-    const Life life = goes_by_process(hold) ? life_behind(hold, directory) : Life::unknown;
+  expire_holds(table, now, [&](HoldEntry& hold) {
+    if (!goes_by_process(hold)) return false;
+    const Life life = life_behind(hold, directory);
     if (life == Life::alive && hold.flag == Flag::held) hold.at = now;
-    const bool is_left_to_lease = goes_by_process(hold) && life == Life::unknown;
-    if (is_left_to_lease && left_of(hold, now) <= microseconds(0)) {
+    if (life == Life::unknown && left_of(hold, now) <= microseconds(0)) {
       if (std::string why = obstacle(hold, directory); !why.empty()) {
         result.undecided = std::move(why);
         hold.at = now;
       }
     }
-    if (life != Life::over) {
-      ++i;
-      continue;
-    }
+    if (life != Life::over) return false;
     result.changed = true;
-    remove_mailbox(directory, hold.backing.mailbox);
-    if (!end_dead_hold(table, hold, now)) ++i;
-  }
+    end_process_of(hold, directory);
+    return true;
+  });
   for (WaiterEntry& waiter : table.queue) {
     const bool silent = waiter.seen + silence_worth_a_look < now;
     if (!silent || !listens(directory, waiter.backing.mailbox)) continue;
@@ -147,13 +143,12 @@ bool is_of_earlier_boot(const LockTable& table, KeyFile::Boot written_in,
 void restart_after_boot(LockTable& table, const Directory& directory, microseconds now) {
   for (const WaiterEntry& waiter : table.queue) remove_mailbox(directory, waiter.backing.mailbox);
   table.queue.clear();
-  for (std::size_t i = 0; i < table.holds.size();) {
-    HoldEntry& hold = table.holds[i];
+  expire_holds(table, now, [&](HoldEntry& hold) {
     hold.at = hold.since = microseconds(0);
-    const bool ended = goes_by_process(hold);
-    if (ended) remove_mailbox(directory, hold.backing.mailbox);
-    if (!ended || !end_dead_hold(table, hold, now)) ++i;
-  }
+    if (!goes_by_process(hold)) return false;
+    end_process_of(hold, directory);
+    return true;
+  });
 }
 
 QueueWatch watch_before(const LockTable& table, const Directory& directory, const Token& self) {

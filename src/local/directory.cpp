@@ -35,19 +35,6 @@ bool is_of_the_kernel(const char* path) {
          (file.stx_attributes & STATX_ATTR_MOUNT_ROOT) == 0;
 }
 
-}  // namespace
-
-std::uint64_t boot_hash() {
-  static const std::uint64_t hash = [] {
-    constexpr auto path = "/proc/sys/kernel/random/boot_id";
-    const std::string id = is_of_the_kernel(path) ? proc_text(path) : "";
-    return id.empty() ? 0 : fnv1a(id);
-  }();
-  return hash;
-}
-
-namespace {
-
 constexpr const char* acl_name = "system.posix_acl_access";
 /// The version of the format precedes the entries: 2, in the byte order of x86.
 constexpr std::size_t acl_head = 4;
@@ -100,6 +87,15 @@ void check_own(const std::string& path, const struct stat& info) {
 }
 
 }  // namespace
+
+std::uint64_t boot_hash() {
+  static const std::uint64_t hash = [] {
+    constexpr auto path = "/proc/sys/kernel/random/boot_id";
+    const std::string id = is_of_the_kernel(path) ? proc_text(path) : "";
+    return id.empty() ? 0 : fnv1a(id);
+  }();
+  return hash;
+}
 
 std::string host_id(const std::string& machine_id_file) {
   const std::string text = proc_text(machine_id_file);

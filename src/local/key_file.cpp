@@ -41,29 +41,6 @@ bool ends_in(std::string_view name, std::string_view suffix) {
   return name.size() > suffix.size() && name.front() != '.' && name.ends_with(suffix);
 }
 
-}  // namespace
-
-std::string key_file_name(const LockKey& key) { return file_name(key, key_suffix); }
-
-std::string fence_file_name(const LockKey& resource) { return file_name(resource, ".fence"); }
-
-std::string latch_file_name(const LockKey& key) { return file_name(key, latch_suffix); }
-
-std::optional<LockKey> key_of_file_name(std::string_view name) {
-  if (!is_key_file_name(name) && !is_latch_file_name(name)) return std::nullopt;
-  name.remove_suffix(name.size() - name.rfind('.'));
-  if (name.find(cut_mark) != std::string_view::npos) return std::nullopt;
-  LockKey key{percent_decoded(name)};
-  if (key_fault(key.text)) return std::nullopt;
-  return key;
-}
-
-bool is_key_file_name(std::string_view name) { return ends_in(name, key_suffix); }
-
-bool is_latch_file_name(std::string_view name) { return ends_in(name, latch_suffix); }
-
-namespace {
-
 constexpr std::string_view magic = "dlock\r\n1";
 constexpr std::size_t slots_size = 2 * sizeof(Slot);
 
@@ -96,7 +73,31 @@ Region free_region(std::string_view bytes, std::initializer_list<Region> taken) 
   return free;
 }
 
+/// Whether a process of this user was killed before it set the permissions of the file.
+bool is_half_made(const struct stat& info) {
+  return info.st_uid == geteuid() && info.st_size == 0 && (info.st_mode & 0777) == 0600;
+}
+
 }  // namespace
+
+std::string key_file_name(const LockKey& key) { return file_name(key, key_suffix); }
+
+std::string fence_file_name(const LockKey& resource) { return file_name(resource, ".fence"); }
+
+std::string latch_file_name(const LockKey& key) { return file_name(key, latch_suffix); }
+
+std::optional<LockKey> key_of_file_name(std::string_view name) {
+  if (!is_key_file_name(name) && !is_latch_file_name(name)) return std::nullopt;
+  name.remove_suffix(name.size() - name.rfind('.'));
+  if (name.find(cut_mark) != std::string_view::npos) return std::nullopt;
+  LockKey key{percent_decoded(name)};
+  if (key_fault(key.text)) return std::nullopt;
+  return key;
+}
+
+bool is_key_file_name(std::string_view name) { return ends_in(name, key_suffix); }
+
+bool is_latch_file_name(std::string_view name) { return ends_in(name, latch_suffix); }
 
 std::optional<StoredState> read_state(const ReadBytes& read, std::uint64_t boot) {
   Slot slots[2];
@@ -128,20 +129,6 @@ Slot next_slot(const Slot& current, std::string_view body, std::optional<std::st
   return next;
 }
 
-namespace {
-
-/// A file larger than this is truncated when it is mostly empty.
-constexpr std::size_t worth_cutting = 65536;
-/// The largest size of a file; a hundred thousand waiters need less.
-constexpr std::size_t largest = 64 * 1024 * 1024;
-
-/// Whether a process of this user was killed before it set the permissions of the file.
-bool is_half_made(const struct stat& info) {
-  return info.st_uid == geteuid() && info.st_size == 0 && (info.st_mode & 0777) == 0600;
-}
-
-}  // namespace
-
 std::optional<KeyFile> KeyFile::open(const Directory& directory, const std::string& name, Use use,
                                      const CallOptions& call_options) {
   auto file = LockedFile::open(directory, name, directory.shown(name), use, call_options);
@@ -157,9 +144,6 @@ std::optional<KeyFile> KeyFile::open(const Directory& directory, const std::stri
 }
 
 std::string_view KeyFile::read() {
-  if (size_ > largest) {
-    throw Error(ErrorKind::wrong_data, file_.where() + " is too large to be a lock");
-  }
   const auto state =
       read_state([this](const Region& region) { return bytes(region); }, boot_hash());
   if (!state) {
@@ -199,12 +183,7 @@ void KeyFile::write(std::string_view body, std::optional<std::string_view> tail,
   just_before();
   file_.write(next.bytes(), next.offset());
   slot_ = next;
-  const std::size_t end = std::max(next.body.end(), next.tail.end());
-  size_ = std::max(size_, end);
-  if (size_ > worth_cutting && end < size_ / 4 &&
-      ftruncate(file_.fd(), static_cast<off_t>(end)) == 0) {
-    size_ = end;
-  }
+  size_ = std::max<std::size_t>({size_, next.body.end(), next.tail.end()});
 }
 
 void KeyFile::touch() const { futimens(file_.fd(), nullptr); }

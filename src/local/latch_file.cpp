@@ -78,10 +78,10 @@ std::optional<LatchFile> LatchFile::open_file(const Directory& directory, const 
   if (!file) return std::nullopt;
   LatchFile open(directory, std::move(*file));
   open.now = now_here();
-  const auto text = open.file_.read();
+  const auto text = open.file.read();
   if (text.empty()) return open;
   StoredLatch latch = parse_latch(text, directory.shown(name));
-  const bool same_clock = open.file_.written_in() == KeyFile::Boot::current;
+  const bool same_clock = open.file.written_in() == KeyFile::Boot::current;
   if (!same_clock) latch.ends = open.now.lease_clock + (latch.wall_ends - open.now.wall);
   if (latch.ends > open.now.lease_clock) open.latch = std::move(latch);
   return open;
@@ -99,7 +99,7 @@ void LatchFile::save(bool wake) {
     if (gone) remove_mailbox(directory_, mailbox);
     return gone;
   });
-  file_.write(latch_text(*latch), std::nullopt, [&] {
+  file.write(latch_text(*latch), std::nullopt, [&] {
     if (!wake) return;
     for (const std::string& mailbox : latch->mailboxes) notify(directory_, mailbox, News::own);
   });
@@ -117,7 +117,7 @@ LatchState LocalStore::open_latch(const LockKey& key, const LatchOptions& terms,
     file->save(false);
   }
   const LatchState state = file->state();
-  const bool created = file->created();
+  const bool created = file->file.created();
   file.reset();
   if (created) collect_garbage();
   return state;

@@ -36,20 +36,18 @@ class LatchFile {
 
   std::optional<StoredLatch> latch;  ///< nothing before the first write and after its expiry
   Now now;
+  KeyFile file;
   /// The state of `latch`, which must exist.
   LatchState state() const;
 
   /// Writes `latch`; with `wake`, all waiters are woken.
   void save(bool wake);
-  void remove() { file_.remove(); }
-  bool created() const { return file_.created(); }
 
  private:
-  LatchFile(const Directory& directory, KeyFile file)
-      : directory_(directory), file_(std::move(file)) {}
+  LatchFile(const Directory& directory, KeyFile opened)
+      : file(std::move(opened)), directory_(directory) {}
 
   const Directory& directory_;
-  KeyFile file_;
 };
 
 }  // namespace dlock

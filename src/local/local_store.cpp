@@ -106,10 +106,10 @@ void remove_unused(const Directory& directory, const std::string& name) {
   try {
     if (is_latch_file_name(name)) {
       auto file = LatchFile::open_file(directory, name, use, at_once);
-      if (file && !file->latch) file->remove();
+      if (file && !file->latch) file->file.remove();
     } else {
       auto key = OpenKey::open_file(directory, name, use, Token{}, at_once);
-      if (key && key->is_unused()) key->remove();
+      if (key && key->is_unused()) key->file.remove();
     }
   } catch (const Error&) {
     // The file is in use, foreign, or not ours to open; that does not concern the current request.
@@ -162,7 +162,7 @@ Answer LocalStore::acquire(const Claim& claim, const Ask& ask, const CallOptions
   key->save(claim.token);
   const Now now = key->now;
   const auto ends_in = key->until_next_end();
-  const bool created = key->created();
+  const bool created = key->file.created();
   key.reset();
   if (created) collect_garbage();
   if (const auto* granted = std::get_if<Granted>(&outcome)) {
@@ -234,7 +234,7 @@ Renewed LocalStore::renew(const Claim& claim, const RenewalOptions& terms,
   if (!lease) return {std::nullopt, open->table.evicted_by(token)};
   const HoldEntry* own = open->table.find_hold(token);
   if (own->backing.mailbox == mailbox_.name()) mailbox_.open();
-  open->touch();
+  open->file.touch();
   return {Grant{own->fence, lease_of(own->backing.by_process, sent, *lease)}};
 }
 

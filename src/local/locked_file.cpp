@@ -52,21 +52,6 @@ bool lock_queued(int fd, const CallOptions& call_options, const std::string& whe
   throw_errno("cannot lock " + where);
 }
 
-}  // namespace
-
-bool lock_file(int fd, const CallOptions& call_options, const std::string& where) {
-  // Other processes hold the lock for microseconds, so these tries usually cost less than a thread.
-  constexpr int tries = 8;
-  for (int i = 0; i < tries; ++i) {
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0) return true;
-    if (errno != EWOULDBLOCK && errno != EINTR) throw_errno("cannot lock " + where);
-    std::this_thread::yield();
-  }
-  return lock_queued(fd, call_options, where);
-}
-
-namespace {
-
 /// Pauses for a millisecond: another process needs only microseconds.
 void wait_a_little(const CallOptions& call_options, const std::string& where) {
   if (BootClock::now() >= call_options.deadline) {
@@ -113,6 +98,17 @@ OpenedFile open_for(LockedFile::Use use, const Directory& directory, const std::
 }
 
 }  // namespace
+
+bool lock_file(int fd, const CallOptions& call_options, const std::string& where) {
+  // Other processes hold the lock for microseconds, so these tries usually cost less than a thread.
+  constexpr int tries = 8;
+  for (int i = 0; i < tries; ++i) {
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) return true;
+    if (errno != EWOULDBLOCK && errno != EINTR) throw_errno("cannot lock " + where);
+    std::this_thread::yield();
+  }
+  return lock_queued(fd, call_options, where);
+}
 
 std::optional<LockedFile> LockedFile::open(const Directory& directory, const std::string& name,
                                            std::string where, Use use,

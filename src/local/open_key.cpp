@@ -45,17 +45,17 @@ std::optional<OpenKey> OpenKey::open_file(const Directory& directory, const std:
 }
 
 void OpenKey::load(const std::string& where, const Token& self) {
-  const auto text = file_.read();
+  const auto text = file.read();
   if (!text.empty()) {
     auto named = parse_table(text, where);
     key = std::move(named.key);
     table = std::move(named.table);
     // A holder that renews or releases needs only the first waiters.
-    const bool same_boot = file_.written_in() == KeyFile::Boot::current;
+    const bool same_boot = file.written_in() == KeyFile::Boot::current;
     if (!same_boot || table.find_hold(self) == nullptr) load_tail(where);
   }
   now = now_here();
-  if (is_of_earlier_boot(table, file_.written_in(), directory_, now.lease_clock)) {
+  if (is_of_earlier_boot(table, file.written_in(), directory_, now.lease_clock)) {
     restart_after_boot(table, directory_, now.lease_clock);
     changed_ = true;
   }
@@ -65,7 +65,7 @@ void OpenKey::load(const std::string& where, const Token& self) {
 
 /// Appends the waiters in the tail to the queue.
 void OpenKey::load_tail(const std::string& where) {
-  parse_waiters(file_.read_tail(), where, table);
+  parse_waiters(file.read_tail(), where, table);
   tail_is_loaded_ = true;
 }
 
@@ -130,7 +130,7 @@ void OpenKey::write(const std::function<void()>& just_before) {
     if (in_text > most_in_text) in_text = usual_in_text;
     tail = waiter_lines(table, in_text);
   }
-  file_.write(table_text(key, table, in_text), tail, just_before);
+  file.write(table_text(key, table, in_text), tail, just_before);
 }
 
 bool OpenKey::is_unused() const {

@@ -35,6 +35,7 @@ class OpenKey {
   LockTable table;
   Now now;
   FifoNotifier notifier;
+  KeyFile file;
 
   /// Notifies every waiter whose predecessor has changed, and writes the table if it has changed.
   /// `self` gets no notification.
@@ -42,9 +43,6 @@ class OpenKey {
   /// Writes the table. `just_before` runs directly before the last step.
   void write(const std::function<void()>& just_before);
 
-  void touch() const { file_.touch(); }
-  void remove() { file_.remove(); }
-  bool created() const { return file_.created(); }
   /// Whether nobody holds the key or waits for it.
   bool is_unused() const;
   /// Why it is unknown whether one of the holders still runs; empty if it is known of all.
@@ -53,8 +51,8 @@ class OpenKey {
   std::optional<milliseconds> until_next_end() const;
 
  private:
-  OpenKey(const Directory& directory, KeyFile file)
-      : notifier(directory), directory_(directory), file_(std::move(file)) {}
+  OpenKey(const Directory& directory, KeyFile opened)
+      : notifier(directory), file(std::move(opened)), directory_(directory) {}
 
   void load(const std::string& where, const Token& self);
   void load_tail(const std::string& where);
@@ -63,7 +61,6 @@ class OpenKey {
   bool notify_or_drop(const Token& self);
 
   const Directory& directory_;
-  KeyFile file_;
   LockTable before_;             ///< as read and refreshed
   bool tail_is_loaded_ = false;  ///< the queue of the table has the waiters in the tail
   bool changed_ = false;

@@ -19,7 +19,6 @@
   EACH(ERR_peek_error)                     \
   EACH(ERR_reason_error_string)            \
   EACH(OPENSSL_init_ssl)                   \
-  EACH(SSL_CIPHER_get_name)                \
   EACH(SSL_CTX_ctrl)                       \
   EACH(SSL_CTX_free)                       \
   EACH(SSL_CTX_load_verify_dir)            \
@@ -39,7 +38,6 @@
   EACH(SSL_get0_param)                     \
   EACH(SSL_get1_peer_certificate)          \
   EACH(SSL_get_certificate)                \
-  EACH(SSL_get_current_cipher)             \
   EACH(SSL_get_error)                      \
   EACH(SSL_get_ex_data)                    \
   EACH(SSL_get_ex_data_X509_STORE_CTX_idx) \

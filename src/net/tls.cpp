@@ -258,13 +258,9 @@ TlsFacts TlsSession::facts() const {
   const OpenSsl& api = openssl();
   const OpenSslPtr<X509> servers(api.SSL_get1_peer_certificate(ssl_.get()));
   const X509* const own = api.SSL_get_certificate(ssl_.get());
-  TlsFacts facts;
-  facts.version = api.SSL_get_version(ssl_.get());
-  facts.cipher = api.SSL_CIPHER_get_name(api.SSL_get_current_cipher(ssl_.get()));
-  facts.subject = text_of(api.X509_get_subject_name(servers.get()));
-  facts.expires = wall_time(api.X509_get0_notAfter(servers.get()));
-  if (own != nullptr) facts.own_expires = wall_time(api.X509_get0_notAfter(own));
-  return facts;
+  const WallTime end = wall_time(api.X509_get0_notAfter(servers.get()));
+  return {api.SSL_get_version(ssl_.get()),
+          own == nullptr ? end : std::min(end, wall_time(api.X509_get0_notAfter(own)))};
 }
 
 Error TlsSession::failure() const {

@@ -15,13 +15,10 @@ namespace dlock {
 inline constexpr const char* speaks_no_tls =
     "it does not speak TLS: where that is meant, write redis:// in place of rediss://";
 
-/// The facts of an open TLS connection; texts are escaped.
+/// The facts of an open TLS connection.
 struct TlsFacts {
-  std::string version;                  ///< `TLSv1.3`
-  std::string cipher;                   ///< `TLS_AES_256_GCM_SHA384`
-  std::string subject;                  ///< of the server's certificate: `CN=db1,O=Example`
-  WallTime expires;                     ///< the server's certificate
-  std::optional<WallTime> own_expires;  ///< the client's certificate, if there is one
+  std::string version;  ///< `TLSv1.3`
+  WallTime expires;     ///< when the first certificate ends: the server's, or the client's if any
 };
 
 /// Returns a context that trusts the authorities of `settings` and has the client's certificate, if

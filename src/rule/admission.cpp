@@ -32,26 +32,17 @@ TableTransaction::TableTransaction(LockTable& table, Now now, WaiterNotifier& wa
     : table_(table), now_(now), wakes_(wakes), self_(std::move(self)) {
   for (HoldEntry& hold : table_.holds) hold.at = std::min(hold.at, now_.lease_clock);
   earliest_before_ = earliest_end();
-  purge();
-  if (queue_is_gone()) {
+  expire_holds(table_, now_.lease_clock, [&](const HoldEntry& hold) {
+    const bool expired = end_of(hold) <= now_.lease_clock;
+    const bool unconfirmed = expired && hold.flag == Flag::provisional;
+    if (unconfirmed && end_of(hold) + lapse_memory > now_.lease_clock) has_lapsed_ = true;
+    return expired;
+  });
+  if (std::chrono::floor<milliseconds>(table_.last_ask) + queue_life <
+      std::chrono::floor<milliseconds>(now_.lease_clock)) {
     table_.queue.clear();
     table_.latest.reset();
   }
-}
-
-void TableTransaction::purge() {
-  for (std::size_t i = 0; i < table_.holds.size();) {
-    HoldEntry& hold = table_.holds[i];
-    const bool expired = end_of(hold) <= now();
-    const bool unconfirmed = expired && hold.flag == Flag::provisional;
-    if (unconfirmed && end_of(hold) + lapse_memory > now()) has_lapsed_ = true;
-    if (!expired || !expire_hold(table_, hold, now())) ++i;
-  }
-}
-
-bool TableTransaction::queue_is_gone() const {
-  return std::chrono::floor<milliseconds>(table_.last_ask) + queue_life <
-         std::chrono::floor<milliseconds>(now());
 }
 
 milliseconds TableTransaction::provisional_lease() const {

@@ -47,8 +47,6 @@ class TableTransaction {
   microseconds now() const { return now_.lease_clock; }
 
  private:
-  void purge();
-  bool queue_is_gone() const;
   Ticket last_ticket_plus_one() const;
   std::optional<microseconds> earliest_end() const;
 

@@ -15,6 +15,12 @@ milliseconds min_hold_left(const HoldEntry& hold, microseconds now) {
   return std::chrono::ceil<milliseconds>(std::min(hold.since, now) + hold.min_hold - now);
 }
 
+constexpr std::size_t most_holders_named = 8;
+
+milliseconds passed_between(microseconds from, microseconds to) {
+  return std::max(milliseconds(0), std::chrono::floor<milliseconds>(to - from));
+}
+
 }  // namespace
 
 WaiterEntry waiter_of(const Claim& claim, const HolderIdentity& backing, microseconds now) {
@@ -67,17 +73,13 @@ std::deque<WaiterEntry>::iterator LockTable::find_waiter(const Token& token) {
 }
 
 std::vector<HoldEntry> LockTable::live_holds(Now now) const {
-  std::vector<HoldEntry> live;
   // Expire the holds of a copy as a request does, so that min-hold outlasts the lease here too.
   LockTable copy{holds, {}, last_fence, {}, last_ask};
-  for (std::size_t i = 0; i < copy.holds.size();) {
-    HoldEntry& hold = copy.holds[i];
-    const bool expired = left_of(hold, now.lease_clock) <= microseconds(0);
-    if (expired && expire_hold(copy, hold, now.lease_clock)) continue;
-    if (hold.counts()) live.push_back(hold);
-    ++i;
-  }
-  return live;
+  expire_holds(copy, now.lease_clock, [&](const HoldEntry& hold) {
+    return left_of(hold, now.lease_clock) <= microseconds(0);
+  });
+  std::erase_if(copy.holds, [](const HoldEntry& hold) { return !hold.counts(); });
+  return std::move(copy.holds);
 }
 
 std::variant<Granted, Refused> LockTable::acquire(const Claim& claim, const Ask& ask,
@@ -189,16 +191,6 @@ std::optional<Who> LockTable::evicted_by(const Token& token) const {
 void LockTable::admit_waiters(Now now, WaiterNotifier& wakes) {
   TableTransaction(*this, now, wakes, Token{}).admit_waiters();
 }
-
-namespace {
-
-constexpr std::size_t most_holders_named = 8;
-
-milliseconds passed_between(microseconds from, microseconds to) {
-  return std::max(milliseconds(0), std::chrono::floor<milliseconds>(to - from));
-}
-
-}  // namespace
 
 Hold hold_from(const HoldEntry& entry, const Now& now) {
   Hold hold;

@@ -183,6 +183,14 @@ bool end_hold(LockTable& table, HoldEntry& hold, microseconds now);
 /// its grant has done no work, so min-hold does not apply to it.
 bool expire_hold(LockTable& table, HoldEntry& hold, microseconds now);
 
+/// Expires each hold for which `has_ended` is true.
+void expire_holds(LockTable& table, microseconds now, const auto& has_ended) {
+  for (std::size_t i = 0; i < table.holds.size();) {
+    HoldEntry& hold = table.holds[i];
+    if (!has_ended(hold) || !expire_hold(table, hold, now)) ++i;
+  }
+}
+
 /// The remaining time of an entry's lease; an `at` in the future (the clock went back) counts as
 /// `now`.
 microseconds left_of(const HoldEntry& hold, microseconds now);

@@ -11,15 +11,17 @@
 namespace dlock {
 namespace {
 
-constexpr std::string_view first_line_of_file = "dlock-table 1";
-constexpr std::string_view record_format = "dlock-record ";
-constexpr std::string_view record_version = "1";
+constexpr std::string_view version = "1";
 constexpr std::string_view last_line = "end";
 constexpr std::string_view flags = "hpkt";  // in the order of Flag
 constexpr std::string_view empty_field = "-";
 
 /// The place of the text: a file near the processes it names, or a record apart from them.
 enum class Form { file, record };
+
+std::string_view format_of(Form form) {
+  return form == Form::file ? "dlock-table " : "dlock-record ";
+}
 
 /// Writes the lines of a table. Writer and Reader have the same functions for lines and values, so
 /// that the format stands once, in the functions `..._fields` below.
@@ -207,15 +209,14 @@ void write_waiters(Writer& out, const LockTable& table, std::size_t from, std::s
   }
 }
 
-std::string text_in(Form form, std::string_view first, const LockKey& key, const LockTable& table,
-                    std::size_t waiters) {
+std::string text_in(Form form, const LockKey& key, const LockTable& table, std::size_t waiters) {
   constexpr std::size_t usual_line = 256;
   waiters = std::min(waiters, table.queue.size());
   std::string text;
   text.reserve((table.holds.size() + waiters + 2) * usual_line);
   Writer out(text, form);
   const auto nothing = [] {};
-  out.line(first, nothing);
+  out.line(std::string(format_of(form)) + std::string(version), nothing);
   head_lines(out, key, table);
   if (table.last) out.line("last", [&] { last_fields(out, *table.last); });
   if (table.latest) out.line("latest", [&] { latest_fields(out, *table.latest); });
@@ -225,8 +226,14 @@ std::string text_in(Form form, std::string_view first, const LockKey& key, const
   return text;
 }
 
-/// Reads the text after the first line.
-NamedTable read_table(Reader& in) {
+NamedTable parse_in(Form form, std::string_view text, const std::string& where) {
+  Reader in(text, form, where);
+  const auto first = in.raw_line(), format = format_of(form);
+  if (!first.starts_with(format)) in.fail();
+  if (first.substr(format.size()) != version) {
+    throw Error(ErrorKind::wrong_data,
+                where + " was written by another version of dlock: use that one here");
+  }
   NamedTable named;
   head_lines(in, named.key, named.table);
   while (true) {
@@ -253,7 +260,7 @@ NamedTable read_table(Reader& in) {
 }  // namespace
 
 std::string table_text(const LockKey& key, const LockTable& table, std::size_t waiters) {
-  return text_in(Form::file, first_line_of_file, key, table, waiters);
+  return text_in(Form::file, key, table, waiters);
 }
 
 std::string waiter_lines(const LockTable& table, std::size_t first) {
@@ -264,9 +271,7 @@ std::string waiter_lines(const LockTable& table, std::size_t first) {
 }
 
 NamedTable parse_table(std::string_view text, const std::string& where) {
-  Reader in(text, Form::file, where);
-  if (in.raw_line() != first_line_of_file) in.fail();
-  return read_table(in);
+  return parse_in(Form::file, text, where);
 }
 
 void parse_waiters(std::string_view lines, const std::string& where, LockTable& table) {
@@ -275,19 +280,11 @@ void parse_waiters(std::string_view lines, const std::string& where, LockTable& 
 }
 
 std::string record_text(const LockKey& key, const LockTable& table) {
-  const std::string first = std::string(record_format) + std::string(record_version);
-  return text_in(Form::record, first, key, table, SIZE_MAX);
+  return text_in(Form::record, key, table, SIZE_MAX);
 }
 
 NamedTable parse_record(std::string_view text, const std::string& where) {
-  Reader in(text, Form::record, where);
-  const auto first = in.raw_line();
-  if (!first.starts_with(record_format)) in.fail();
-  if (first.substr(record_format.size()) != record_version) {
-    throw Error(ErrorKind::wrong_data,
-                where + " was written by another version of dlock: use that one here");
-  }
-  return read_table(in);
+  return parse_in(Form::record, text, where);
 }
 
 }  // namespace dlock

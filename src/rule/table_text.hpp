@@ -32,7 +32,7 @@ void parse_waiters(std::string_view lines, const std::string& where, LockTable& 
 /// The text of a table for a record that clients on several hosts share: without their processes.
 std::string record_text(const LockKey& key, const LockTable& table);
 
-/// Parses such a record; a record of another version of dlock is refused as well.
+/// Parses such a record, or throws as parse_table() does.
 NamedTable parse_record(std::string_view text, const std::string& where);
 
 }  // namespace dlock

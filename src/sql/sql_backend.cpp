@@ -100,9 +100,7 @@ void SqlBackend::refuse(const SqlResult& failed, const std::string& doing) {
   switch (failed.error) {
     case SqlError::denied:
       throw Error(ErrorKind::denied,
-                  said +
-                      ": `dlock doctor` names the rights that the user lacks, and `dlock doctor "
-                      "--acl` prints those that dlock needs");
+                  said + ": `dlock doctor --acl` prints the rights that dlock needs");
     case SqlError::other_table:
       throw Error(ErrorKind::wrong_data, said + ": the table \"dlock\" there is not dlock's own");
     case SqlError::read_only:

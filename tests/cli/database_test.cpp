@@ -287,7 +287,7 @@ TEST_OF_DATABASES("database: doctor names what keeps a database from holding loc
   server.make_user("app", password, true);
   const auto wrong = doctor_at(server.tcp_url("app:wrong-one"));
   CHECK(wrong.exit_code == 2);
-  CHECK(holds(finding(wrong, "reach"), "check user, password"));
+  CHECK(holds(finding(wrong, "reach"), "check user and password"));
   CHECK(!holds(wrong.out, "wrong-one"));
   CHECK(run_at(server.url()).exit_code == 0);
   server.make_user("reader", password, false);

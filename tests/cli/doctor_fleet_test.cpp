@@ -1,5 +1,4 @@
 #include <doctest/doctest.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -22,22 +21,6 @@ SentinelOptions sound_fleet() {
   // With this, they do not declare a master dead that is stalled by a busy machine.
   options.sentinel_config = {"sentinel down-after-milliseconds locks 15000"};
   return options;
-}
-
-/// Leaves too little memory for the stack of a thread.
-void no_room_for_threads() {
-  const rlimit most{7UL << 20, 7UL << 20};
-  setrlimit(RLIMIT_DATA, &most);
-}
-
-TEST_CASE("doctor: a host without room for threads asks three servers one after another") {
-  const FleetScene scene({.servers = 3});
-  ProcessOptions options = scene.options();
-  options.before_exec = no_room_for_threads;
-  const Result result = dlock({"doctor"}, options);
-  CAPTURE(result.err);
-  CHECK(result.exit_code == scene.run({"doctor"}).exit_code);
-  CHECK(result.err == "");
 }
 
 TEST_CASE("doctor: sentinels and their master, sound and not") {
@@ -110,7 +93,7 @@ TEST_CASE("doctor: a sentinel that names what cannot be, and what is no sentinel
   };
   const Report impossible = doctor(at(sentinel.address().port));
   CHECK(impossible.result.exit_code == 2);
-  CHECK(impossible.says("sentinel", "error", "names a master that cannot be: 127.0.0.1:0"));
+  CHECK(impossible.says("sentinel", "error", "it knows no master of this name"));
   const RedisServer redis({.tcp = true});
   const Report none = doctor(at(redis.port()));
   CHECK(none.result.exit_code == 2);
@@ -160,8 +143,6 @@ TEST_CASE("doctor: a Cluster and each of its masters, sound and not") {
   CHECK(odd.says("eviction", "ok", address(0) + ", " + address(1) + ": none"));
   CHECK(odd.says("failover", "warning", "cluster-node-timeout 5000"));
 
-  cluster.begin_move(0, 0, 1);
-  CHECK(doctor(seed).says("cluster", "error", "slot 0 is on its way to another master"));
   const int slot = Cluster::slot_of(Cluster::key_of(1));
   REQUIRE(cluster.node(1).command({"CLUSTER", "DELSLOTS", std::to_string(slot)}).text == "OK");
   CHECK(doctor(seed).says("cluster", "error", "state fail, 3 masters, 1 slot with nobody"));

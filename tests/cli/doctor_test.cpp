@@ -3,7 +3,6 @@
 #include <sstream>
 
 #include "cli/doctor_report.hpp"
-#include "support/clock_control.hpp"
 #include "support/eventually.hpp"
 #include "support/fake_server.hpp"
 #include "support/files.hpp"
@@ -38,9 +37,8 @@ TEST_CASE("doctor: a healthy server is fit, text and JSON say the same, and noth
     REQUIRE(std::getline(lines, line));
     CHECK(holds(line, check["level"].get<std::string>() + " "));
     CHECK(holds(line, " " + check["check"].get<std::string>() + " "));
-    const bool varies = check["check"] == "reach" || check["check"] == "lock" ||
-                        check["check"] == "clock" || check["check"] == "uptime" ||
-                        check["check"] == "memory";
+    const bool varies =
+        check["check"] == "reach" || check["check"] == "lock" || check["check"] == "clock";
     if (!varies) CHECK(holds(line, check["text"].get<std::string>()));
   }
   const auto quiet = doctor(server.url(), {"-q"});
@@ -49,14 +47,13 @@ TEST_CASE("doctor: a healthy server is fit, text and JSON say the same, and noth
 }
 
 TEST_CASE("doctor: servers that are set up wrongly, each told with what to do") {
-  SUBCASE("evicts locks, keeps nothing, and has just been started") {
+  SUBCASE("evicts locks, and keeps nothing") {
     const RedisServer server(configured({"maxmemory 100mb", "maxmemory-policy allkeys-lru"}));
-    const Report report = doctor(server.url(), {"-t", "1h"});
+    const Report report = doctor(server.url());
     CHECK(report.result.exit_code == 2);
     CHECK(report.says("eviction", "error", "-> CONFIG SET maxmemory-policy noeviction"));
     CHECK(report.says("persistence", "warning", "-> CONFIG SET appendonly yes"));
-    CHECK(report.says("uptime", "warning", "less than the ttl of 1h00m"));
-    CHECK(report.says("verdict", "error", "1 error, 2 warnings"));
+    CHECK(report.says("verdict", "error", "1 error, 1 warning"));
     CHECK(doctor(server.url(), {"-q"}).result.exit_code == 2);
     server.command({"CONFIG", "SET", "maxmemory", "0"});
     CHECK(doctor(server.url(), {"-q"}).result.exit_code == 1);
@@ -73,7 +70,6 @@ TEST_CASE("doctor: servers that are set up wrongly, each told with what to do") 
     const Report report = doctor(server.url());
     CHECK(report.result.exit_code == 2);
     CHECK(report.says("lock", "error", "too few replicas"));
-    CHECK(report.says("replication", "error", "min-replicas-to-write 1, but 0 replicas in step"));
     server.command({"CONFIG", "SET", "min-replicas-to-write", "0"});
     Report counting;
     // If the server stalls while it counts, the doctor reports a deadline instead.
@@ -83,15 +79,13 @@ TEST_CASE("doctor: servers that are set up wrongly, each told with what to do") 
     });
     CHECK(counting.result.exit_code == 2);
     CHECK(counting.says("lock", "error", "only 0 of 2 replicas"));
-    CHECK(counting.says("replication", "error", "--replicas 2, but 0 replicas in step"));
     CHECK(server.command({"DBSIZE"}).number == 0);
   }
   SUBCASE("runs no scripts, or tells nothing") {
     const RedisServer mute(configured({"rename-command EVAL \"\"", "rename-command EVALSHA \"\""}));
     const Report without = doctor(mute.url());
     CHECK(without.result.exit_code == 2);
-    CHECK(without.says("scripts", "error", "the server runs none"));
-    CHECK(without.line("lock") == "");
+    CHECK(without.says("lock", "error", "unknown command"));
     const RedisServer secretive(
         configured({"rename-command INFO \"\"", "rename-command ACL \"\"",
                     "rename-command CONFIG \"\"", "rename-command ROLE \"\""}));
@@ -124,7 +118,7 @@ TEST_CASE("doctor: advice is about the error, whatever the server and its host a
   CHECK(doctor(server.url()).says("lock", "error", "-> see the server's log"));
 }
 
-TEST_CASE("doctor: a replica, and a clock that stands still") {
+TEST_CASE("doctor: a replica takes no locks, and a master with one is fit") {
   RedisOptions options = keeping_all();
   options.tcp = true;
   options.config.emplace_back("repl-diskless-sync-delay 0");
@@ -142,14 +136,6 @@ TEST_CASE("doctor: a replica, and a clock that stands still") {
   CHECK(replicated.says("replication", "ok", "1 replica"));
   CHECK(replicated.says("lock", "ok", "handed over"));
   CHECK(replicated.result.exit_code == 0);
-
-  const ShimClock clock;
-  RedisOptions stopped = keeping_all();
-  stopped.env = clock.environment();
-  const RedisServer still(stopped);
-  const Report off = doctor(still.url());
-  CHECK(off.result.exit_code == 1);
-  CHECK(off.says("clock", "warning", "stands still"));
 }
 
 TEST_CASE("doctor: passwords and users, from none to the least that is enough") {
@@ -178,14 +164,12 @@ TEST_CASE("doctor: passwords and users, from none to the least that is enough") 
       {"~dlock:*", "resetchannels", "&dlock:*", "+@all", "-zrank", "-publish", "-info", "-exec"});
   const Report poor = doctor(url("poor"), {}, "pw");
   CHECK(poor.result.exit_code == 2);
-  CHECK(poor.says("rights", "error", "-> ACL SETUSER poor +zrank +publish +exec"));
-  CHECK(poor.says("memory", "ok", "not told (INFO: NOPERM)"));
+  CHECK(poor.says("rights", "error", "may not use: zrank publish exec -> grant"));
+  CHECK(poor.says("replication", "ok", "not told (INFO: NOPERM)"));
   add("foreign", {"~app:*", "resetchannels", "&app:*", "+@all"});
-  CHECK(doctor(url("foreign"), {}, "pw")
-            .says("rights", "error", "-> ACL SETUSER foreign ~dlock:* &dlock:*"));
+  CHECK(doctor(url("foreign"), {}, "pw").says("rights", "error", "may not use: exists set"));
   add("nolua", {"~*", "&*", "+@all", "-eval", "-evalsha"});
-  CHECK(doctor(url("nolua"), {}, "pw")
-            .says("scripts", "error", "-> ACL SETUSER nolua +eval +evalsha"));
+  CHECK(doctor(url("nolua"), {}, "pw").says("rights", "error", "may not use: eval evalsha"));
   CHECK(server.command({"DBSIZE"}).number == 0);
 }
 
@@ -234,8 +218,7 @@ TEST_CASE("doctor: the user that --acl prints is enough, and none of its rights 
     const Report less{asked[i].wait()};
     CAPTURE(rights[i]);
     CHECK(less.result.exit_code == 2);
-    CHECK(less.says(rights[i].starts_with("+eval") ? "scripts" : "rights", "error",
-                    "-> ACL SETUSER dlock" + std::to_string(i) + " " + rights[i]));
+    CHECK(less.says("rights", "error", "may not use: " + rights[i].substr(1)));
   }
 }
 
@@ -244,12 +227,11 @@ TEST_CASE("doctor: TLS is told, and a certificate that ends soon warned of") {
   const auto ask = [&] { return Report{dlock({"doctor"}, tls.with_server())}; };
   const Report soon = ask();
   CHECK(soon.result.exit_code == 1);
-  CHECK(soon.says("tls", "warning", "but the server's certificate expires in 1 day -> renew it"));
+  CHECK(soon.says("tls", "warning", "but a certificate expires in 1 day -> renew it"));
   tls.show(tls.ca.issue("long", loopback_names, 100));
   const Report fit = ask();
   CHECK(fit.result.exit_code == 0);
-  CHECK(fit.says("tls", "ok", "TLSv1.3, TLS_"));
-  CHECK(fit.says("tls", "ok", "certificate of CN=long until 20"));
+  CHECK(fit.says("tls", "ok", "TLSv1.3, certificate valid until 20"));
   CHECK(fit.says("lock", "ok", "handed over"));
   tls.show(tls.ca.issue("elsewhere", "DNS:elsewhere"));
   const Report foreign = ask();
@@ -329,8 +311,8 @@ TEST_CASE("doctor: engines that are not Redis, by what they are known to answer"
         "# KeyDB\r\nmvcc_depth:0\r\n",
         "", unknown);
     const Report report = doctor(server.url());
-    CHECK(report.result.exit_code == 2);
-    CHECK(report.says("engine", "error", "KeyDB 6.3.4 with active replicas"));
+    CHECK(report.says("engine", "warning", "KeyDB 6.3.4"));
+    CHECK(report.says("role", "error", "a replica"));
   }
   SUBCASE("Dragonfly") {
     // https://www.dragonflydb.io/docs/command-reference/server-management/info
@@ -348,7 +330,7 @@ TEST_CASE("doctor: engines that are not Redis, by what they are known to answer"
         "", "-ERR This instance has Lua scripting support disabled\r\n");
     const Report report = doctor(server.url());
     CHECK(report.says("engine", "warning", "Garnet 1.0.83"));
-    CHECK(report.says("scripts", "error", "start it with --lua"));
+    CHECK(report.says("lock", "error", "Lua scripting support disabled"));
   }
   SUBCASE("ElastiCache of an old version: INFO, but no CONFIG") {
     // INFO of ElastiCache 5.0.4; CONFIG is among its restricted commands,
@@ -360,15 +342,14 @@ TEST_CASE("doctor: engines that are not Redis, by what they are known to answer"
         "# Replication\r\nrole:master\r\nconnected_slaves:0\r\n",
         "", unknown);
     const Report report = doctor(server.url());
-    CHECK(report.says("engine", "error", "older than 6.2"));
+    CHECK(report.says("engine", "error", "dlock needs 6.2 or later"));
     CHECK(report.says("eviction", "error", "volatile-lru"));
-    CHECK(report.says("memory", "ok", "of 416M"));
   }
   SUBCASE("a server that says nothing at all of itself, with a clock two hours ahead") {
     FakeServer server = engine("", "", unknown, std::chrono::hours(2));
     const Report report = doctor(server.url());
     CHECK(report.says("engine", "ok", "not told (INFO: unknown command, CONFIG: unknown command)"));
-    CHECK(report.says("scripts", "error", "runs none"));
+    CHECK(report.says("lock", "error", "unknown command"));
     CHECK(report.says("clock", "warning", "7200 s ahead"));
   }
   SUBCASE("one that is still loading, and one that is no Redis at all") {
@@ -376,7 +357,7 @@ TEST_CASE("doctor: engines that are not Redis, by what they are known to answer"
         "# Persistence\r\nloading:1\r\nloading_loaded_perc:35.20\r\n# Replication\r\n"
         "role:master\r\n",
         "", "-LOADING Redis is loading the dataset in memory\r\n");
-    CHECK(doctor(loading.url()).says("reach", "error", "35.20 %"));
+    CHECK(doctor(loading.url()).says("lock", "error", "wait until it has started"));
     FakeServer web(std::vector<Step>{say("HTTP/1.1 400 Bad Request\r\n\r\n")});
     const Report report = doctor(web.url());
     CHECK(report.result.exit_code == 2);

@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 #include <linux/magic.h>
 
-#include "doctor/checks.hpp"
+#include "unit/doctor_support.hpp"
 
 namespace dlock {
 namespace {
@@ -15,23 +15,16 @@ ServerFacts healthy() {
   facts.endpoint.host = "127.0.0.1";
   facts.connected_in = 1ms;
   facts.round_trip = 200us;
-  facts.info.values = {{"redis_version", "7.0.15"},  {"redis_mode", "standalone"},
-                       {"role", "master"},           {"used_memory", "1000000"},
-                       {"maxmemory", "0"},           {"connected_slaves", "0"},
-                       {"uptime_in_seconds", "9999"}};
-  facts.config.values = {{"appendonly", "yes"},
-                         {"appendfsync", "always"},
-                         {"save", ""},
-                         {"maxmemory", "0"},
-                         {"maxmemory-policy", "noeviction"},
-                         {"min-replicas-to-write", "0"},
-                         {"min-replicas-max-lag", "10"},
-                         {"timeout", "0"}};
+  facts.info.values = {{"redis_version", "7.0.15"},
+                       {"redis_mode", "standalone"},
+                       {"role", "master"},
+                       {"maxmemory", "0"},
+                       {"connected_slaves", "0"}};
+  facts.config.values = {
+      {"appendonly", "yes"}, {"appendfsync", "always"},          {"save", ""},
+      {"maxmemory", "0"},    {"maxmemory-policy", "noeviction"}, {"min-replicas-to-write", "0"}};
   facts.trial = TrialLock{{}, 90us};
-  const Deadline start{std::chrono::seconds(100)};
-  const WallTime here{std::chrono::seconds(1'800'000'000)};
-  facts.clock = {{start, start + 1ms, here, here + 1ms},
-                 {start + 300ms, start + 301ms, here + 300ms, here + 301ms}};
+  facts.clock = ClockOffset{100us, 500us};
   return facts;
 }
 
@@ -42,29 +35,11 @@ ServerFacts with(const Fields& info, const Fields& config) {
   return facts;
 }
 
-Finding find(const Findings& findings, const std::string& check) {
-  for (const Finding& each : findings) {
-    if (each.check == check) return each;
-  }
-  return {Level::ok, "", "no such check", ""};
-}
-
-/// Whether the finding has this level, and this part in its text or advice.
-bool is(const Finding& finding, Level level, const std::string& part) {
-  CAPTURE(finding.text);
-  CAPTURE(finding.advice);
-  CHECK((finding.level == Level::ok) == finding.advice.empty());
-  const bool as_expected = finding.level == level &&
-                           (finding.text + " -> " + finding.advice).find(part) != std::string::npos;
-  CHECK(as_expected);
-  return as_expected;
-}
-
 bool server_says(const ServerFacts& facts, const std::string& check, Level level,
                  const std::string& part, const DoctorOptions& options = {}) {
   ServerFacts examined = facts;
   examined.options = options;
-  return is(find(check_server(examined), check), level, part);
+  return is(finding_of(check_server(examined), check), level, part);
 }
 
 TEST_CASE("doctor: a healthy server has nothing but ok") {
@@ -82,8 +57,6 @@ TEST_CASE("doctor: what cannot be reached is the one thing said") {
   CHECK(server_says(facts, "reach", Level::error, "firewall"));
   facts.unreachable = {"password is wrong (it said: WRONGPASS)", Cause::password_wrong};
   CHECK(server_says(facts, "reach", Level::error, "check user and password"));
-  facts = with({{"loading", "1"}, {"loading_loaded_perc", "35.20"}}, {});
-  CHECK(server_says(facts, "reach", Level::error, "still loads its data (35.20 %)"));
   facts = healthy();
   facts.round_trip = 50ms;
   CHECK(server_says(facts, "reach", Level::ok, "50 ms"));
@@ -95,16 +68,14 @@ TEST_CASE("doctor: engines are told apart, and versions too old refused") {
   CHECK(server_says(with({{"redis_version", "6.2.0"}}, {}), "engine", Level::ok, "6.2.0"));
   CHECK(server_says(with({{"redis_version", "10.0.1"}}, {}), "engine", Level::ok, "10.0.1"));
   CHECK(server_says(with({{"redis_version", "6.0.16"}}, {}), "engine", Level::error,
-                    "older than 6.2"));
+                    "dlock needs 6.2 or later"));
   CHECK(server_says(with({{"redis_version", "5.0.4"}}, {}), "engine", Level::error, "upgrade"));
   CHECK(server_says(with({{"valkey_version", "8.1.1"}, {"server_name", "valkey"}}, {}), "engine",
                     Level::ok, "Valkey 8.1.1"));
   CHECK(server_says(with({{"mvcc_depth", "0"}, {"redis_version", "6.3.4"}}, {}), "engine",
                     Level::warning, "KeyDB 6.3.4"));
-  CHECK(server_says(with({{"mvcc_depth", "0"}, {"role", "active-replica"}}, {}), "engine",
-                    Level::error, "active-replica no"));
-  CHECK(server_says(with({{"mvcc_depth", "0"}}, {{"multi-master", "yes"}}), "engine", Level::error,
-                    "two servers may grant one lock"));
+  CHECK(server_says(with({{"mvcc_depth", "0"}, {"role", "active-replica"}}, {}), "role",
+                    Level::error, "a replica"));
   CHECK(server_says(with({{"dragonfly_version", "df-v1.40.1"}}, {}), "engine", Level::warning,
                     "Dragonfly df-v1.40.1"));
   CHECK(server_says(with({{"garnet_version", "1.0.83"}}, {}), "engine", Level::warning,
@@ -120,8 +91,6 @@ TEST_CASE("doctor: the wrong kind of server is named with the right URL, and end
       with({{"role", "slave"}, {"master_host", "10.0.0.1"}, {"master_port", "6380"}}, {});
   CHECK(check_server(replica).back().check == "role");
   CHECK(server_says(replica, "role", Level::error, "--server redis://10.0.0.1:6380"));
-  replica.info.values["master_link_status"] = "down";
-  CHECK(server_says(replica, "role", Level::error, "which it has lost"));
   ServerFacts by_role = healthy();
   by_role.info = {{}, "NOPERM"};
   by_role.hello.values = {{"role", "replica"}};
@@ -149,41 +118,21 @@ TEST_CASE("doctor: TLS and certificates that end soon, or a password in plain te
   ServerFacts facts = healthy();
   CHECK(server_says(facts, "tls", Level::ok, "none, on this host"));
   facts.endpoint.host = "db1";
-  CHECK(server_says(facts, "tls", Level::ok, "none"));
-  facts.endpoint.password = "secret";
   CHECK(server_says(facts, "tls", Level::warning, "rediss://"));
   facts.endpoint.tls = TlsSettings{};
   facts.seen_at = WallTime{std::chrono::sys_days{std::chrono::January / 1 / 2027}};
-  facts.tls = TlsFacts{"TLSv1.3", "TLS_AES_256_GCM_SHA384", "CN=db1", facts.seen_at + 24h * 20, {}};
-  CHECK(server_says(facts, "tls", Level::ok,
-                    "TLSv1.3, TLS_AES_256_GCM_SHA384, certificate of "
-                    "CN=db1 until 2027-01-21"));
-  facts.tls->own_expires = facts.seen_at + 1h;
-  CHECK(server_says(facts, "tls", Level::warning, "the client's certificate expires in 0 days"));
+  facts.tls = TlsFacts{"TLSv1.3", facts.seen_at + 24h * 20};
+  CHECK(server_says(facts, "tls", Level::ok, "TLSv1.3, certificate valid until 2027-01-21"));
   facts.tls->expires = facts.seen_at + 24h * 13 + 23h;
-  CHECK(server_says(facts, "tls", Level::warning, "the server's certificate expires in 13 days"));
+  CHECK(server_says(facts, "tls", Level::warning, "a certificate expires in 13 days"));
   facts.tls->expires = facts.seen_at - 1h;
   CHECK(server_says(facts, "tls", Level::warning, "has expired"));
 }
 
-TEST_CASE("doctor: missing rights are named as ACL SETUSER takes them") {
+TEST_CASE("doctor: commands that the user may not use are named, and the cause has its advice") {
   ServerFacts facts = healthy();
-  facts.user = "jobs";
-  facts.missing = {"+zrank", "&dlock:*"};
-  CHECK(server_says(facts, "rights", Level::error, "-> ACL SETUSER jobs +zrank &dlock:*"));
-  CHECK(server_says(facts, "scripts", Level::ok, ""));
-  facts.missing = {"+eval", "+evalsha", "+scan"};
-  CHECK(server_says(facts, "scripts", Level::error, "-> ACL SETUSER jobs +eval +evalsha"));
-  CHECK(server_says(facts, "rights", Level::error, "-> ACL SETUSER jobs +scan"));
-  CHECK(find(check_server(facts), "lock").check.empty());
-  facts.missing = {};
-  facts.no_scripts = "ERR This instance has Lua scripting support disabled";
-  CHECK(server_says(facts, "scripts", Level::error, "--lua"));
-  CHECK(find(check_server(facts), "lock").check.empty());
-  facts.no_scripts = "";
-  facts.absent = {"scan"};
-  CHECK(server_says(facts, "rights", Level::error, "lacks the commands scan"));
-  facts.absent = {};
+  facts.missing = {"zrank", "publish"};
+  CHECK(server_says(facts, "rights", Level::error, "zrank publish -> grant what is missing"));
   facts.trial->trouble = {"the server is out of memory (it said: OOM)", Cause::out_of_memory};
   CHECK(server_says(facts, "lock", Level::error, "-> raise maxmemory"));
 }
@@ -201,13 +150,6 @@ TEST_CASE("doctor: a policy that throws locks out is an error where there is a l
   CHECK(server_says(managed, "eviction", Level::error, "volatile-lru"));
 }
 
-TEST_CASE("doctor: memory is told, and warned of in time") {
-  CHECK(
-      server_says(with({{"maxmemory", "10000000"}}, {}), "memory", Level::ok, "977K used of 9.5M"));
-  CHECK(server_says(with({{"maxmemory", "1050000"}}, {}), "memory", Level::warning, "raise"));
-  CHECK(server_says(with({{"maxmemory", "1000000"}}, {}), "memory", Level::error, "full"));
-}
-
 TEST_CASE("doctor: persistence says what a crash forgets") {
   CHECK(server_says(healthy(), "persistence", Level::ok, "outlive a crash"));
   CHECK(server_says(with({}, {{"appendfsync", "everysec"}}), "persistence", Level::ok,
@@ -217,7 +159,6 @@ TEST_CASE("doctor: persistence says what a crash forgets") {
                     Level::warning, "since the last one"));
   CHECK(server_says(with({}, {{"appendonly", "no"}}), "persistence", Level::warning,
                     "a restart forgets held locks"));
-  CHECK(server_says(with({}, {{"appendonly", "no"}}), "label", Level::ok, "every lock"));
   CHECK(server_says(with({{"aof_last_write_status", "err"}}, {}), "persistence", Level::error,
                     "disk"));
   ServerFacts managed = with({{"aof_enabled", "1"}}, {});
@@ -229,16 +170,9 @@ TEST_CASE("doctor: replicas are counted, those out of step apart") {
   const Fields two{{"connected_slaves", "2"},
                    {"slave0", "ip=10.0.0.2,port=6379,state=online,offset=42,lag=1"},
                    {"slave1", "ip=10.0.0.3,port=6379,state=online,offset=42,lag=0"}};
-  CHECK(server_says(with(two, {}), "replication", Level::ok, "2 replicas, at most 1 s behind"));
+  CHECK(server_says(with(two, {}), "replication", Level::ok, "2 replicas"));
   CHECK(server_says(with(two, {}), "label", Level::ok, "asynchronous"));
-  CHECK(server_says(with(two, {}), "replication", Level::ok, "", {"dlock:", 30s, 2}));
-  CHECK(server_says(with(two, {}), "replication", Level::error, "--replicas 3, but 2 replicas",
-                    {"dlock:", 30s, 3}));
-  CHECK(server_says(with(two, {{"min-replicas-to-write", "3"}}), "replication", Level::error,
-                    "min-replicas-to-write 3, but 2 replicas in step"));
   Fields lagging = two;
-  lagging["slave1"] = "ip=10.0.0.3,port=6379,state=online,offset=42,lag=25";
-  CHECK(server_says(with(lagging, {}), "replication", Level::warning, "1 replica of 2"));
   lagging["slave1"] = "ip=10.0.0.3,port=6379,state=wait_bgsave,offset=0,lag=0";
   CHECK(server_says(with(lagging, {}), "replication", Level::warning, "1 replica of 2"));
   DoctorOptions sentinel;
@@ -246,42 +180,23 @@ TEST_CASE("doctor: replicas are counted, those out of step apart") {
   CHECK(server_says(with(two, {}), "replication", Level::warning, "min-replicas-to-write 1",
                     sentinel));
   CHECK(server_says(with(two, {{"min-replicas-to-write", "1"}}), "replication", Level::ok,
-                    "min-replicas-to-write 1", sentinel));
+                    "2 replicas", sentinel));
   CHECK(server_says(healthy(), "replication", Level::warning, "nothing to fail over to", sentinel));
   sentinel.topology = Topology::cluster;
   ServerFacts node = with({{"redis_mode", "cluster"}}, {});
   CHECK(server_says(node, "replication", Level::warning, "no replica", sentinel));
 }
 
-TEST_CASE("doctor: a server younger than the ttl may have forgotten, unless it writes all down") {
-  const Fields young{{"uptime_in_seconds", "2"}};
-  CHECK(server_says(with(young, {}), "uptime", Level::ok, "2s"));
-  const ServerFacts memory_lost = with(young, {{"appendfsync", "everysec"}});
-  CHECK(server_says(memory_lost, "uptime", Level::warning, "trust new locks in 28s"));
-  CHECK(server_says(memory_lost, "uptime", Level::ok, "", {"dlock:", 1500ms, 0}));
-  CHECK(server_says(with({{"uptime_in_seconds", "9223372036854775807"}}, {}), "uptime", Level::ok,
-                    ""));
-}
-
-TEST_CASE("doctor: the clock's offset and pace are told within what can be known") {
+TEST_CASE("doctor: a clock that is more than a second away is warned of") {
   ServerFacts facts = healthy();
-  CHECK(server_says(facts, "clock", Level::ok, "same pace"));
-  for (ClockSample& each : facts.clock) each.server += 2h;
-  CHECK(server_says(facts, "clock", Level::warning, "7200 s ahead"));
-  for (ClockSample& each : facts.clock) each.server -= 4h;
-  CHECK(server_says(facts, "clock", Level::warning, "7200 s behind"));
-  facts = healthy();
-  facts.clock[1].server += 30ms;
-  CHECK(server_says(facts, "clock", Level::error, "10 % fast"));
-  facts.clock[1].server -= 60ms;
-  CHECK(server_says(facts, "clock", Level::warning, "% slow"));
-  facts.clock[1].server = facts.clock[0].server;
-  CHECK(server_says(facts, "clock", Level::warning, "stands still"));
-  facts = healthy();
-  facts.clock[1].received += 1s;
-  facts.clock[1].server += 900ms;
-  CHECK(server_says(facts, "clock", Level::ok, "same pace"));
-  facts.clock.clear();
+  CHECK(server_says(facts, "clock", Level::ok, "of this host's"));
+  facts.clock = ClockOffset{1500ms, 600ms};
+  CHECK(server_says(facts, "clock", Level::ok, "of this host's"));
+  facts.clock = ClockOffset{2h, 1ms};
+  CHECK(server_says(facts, "clock", Level::warning, "7200 s ahead of this host's"));
+  facts.clock = ClockOffset{-2h, 1ms};
+  CHECK(server_says(facts, "clock", Level::warning, "7200 s behind this host's"));
+  facts.clock.reset();
   CHECK(server_says(facts, "clock", Level::ok, "not told"));
 }
 
@@ -291,7 +206,7 @@ TEST_CASE("doctor: what a server does not tell is no fault") {
   facts.config = {{}, "unknown command"};
   facts.hello = {{}, "unknown command"};
   for (const Finding& each : check_server(facts)) CHECK(is(each, Level::ok, ""));
-  for (const char* check : {"engine", "eviction", "memory", "persistence", "uptime"}) {
+  for (const char* check : {"engine", "eviction", "persistence"}) {
     CHECK(server_says(facts, check, Level::ok, "not told (INFO: NOPERM, CONFIG: unknown command)"));
   }
 }
@@ -314,7 +229,7 @@ TEST_CASE("doctor: sentinels are heard each, and against each other") {
   for (const Finding& each : check_sentinels(three, {})) CHECK(is(each, Level::ok, ""));
   const auto says = [&](const SentinelFacts& odd, const char* check, Level level,
                         const std::string& part, const DoctorOptions& options = {}) {
-    return is(find(check_sentinels({odd, three[1]}, options), check), level, part);
+    return is(finding_of(check_sentinels({odd, three[1]}, options), check), level, part);
   };
   SentinelFacts odd = sentinel(1);
   odd.unreachable = {"cannot connect: Connection refused"};
@@ -326,9 +241,6 @@ TEST_CASE("doctor: sentinels are heard each, and against each other") {
   odd = sentinel(1);
   odd.quorum_fault = "NOQUORUM 1 usable Sentinels";
   CHECK(says(odd, "sentinel", Level::error, "NOQUORUM"));
-  odd = sentinel(1);
-  odd.master.values["flags"] = "s_down,master";
-  CHECK(says(odd, "sentinel", Level::error, "takes 10.0.0.1:6379 for down"));
   odd = sentinel(1);
   odd.host = "10.0.0.2";
   CHECK(says(odd, "quorum", Level::error, "different masters: 10.0.0.1:6379, 10.0.0.2:6379"));
@@ -357,8 +269,6 @@ TEST_CASE("doctor: a Cluster serves all slots, or is not one to lock with") {
   odd.info.values["cluster_state"] = "fail";
   CHECK(is(check_cluster(odd).front(), Level::error, "state fail"));
   odd = facts;
-  odd.masters.pop_back();
-  CHECK(is(check_cluster(odd).front(), Level::warning, "2 masters"));
   odd.masters.clear();
   CHECK(is(check_cluster(odd).front(), Level::error, "no node has a slot"));
   odd.fault = {"ERR This instance has cluster support disabled", Cause::other_reply};
@@ -384,13 +294,13 @@ TEST_CASE("doctor: a directory that other hosts may share, or not all jobs, is w
   facts.trial.emplace();
   for (const Finding& each : check_local(facts)) CHECK(is(each, Level::ok, ""));
   facts.file_system = NFS_SUPER_MAGIC;
-  CHECK(is(find(check_local(facts), "file-system"), Level::warning, "nfs"));
+  CHECK(is(finding_of(check_local(facts), "file-system"), Level::warning, "nfs"));
   facts.trial->trouble = {"disk full"};
-  CHECK(is(find(check_local(facts), "lock"), Level::error, "disk full"));
+  CHECK(is(finding_of(check_local(facts), "lock"), Level::error, "disk full"));
   for (const char* place : {"/tmp", "/tmp/locks", "/var/tmp/locks", "/tmpfiles"}) {
     facts.directory = place;
     const bool warned = facts.directory != "/tmpfiles";
-    CHECK(is(find(check_local(facts), "directory"), warned ? Level::warning : Level::ok,
+    CHECK(is(finding_of(check_local(facts), "directory"), warned ? Level::warning : Level::ok,
              warned ? "PrivateTmp" : ""));
   }
   facts.trouble = "no such directory";

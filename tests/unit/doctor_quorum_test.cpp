@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "doctor/checks.hpp"
+#include "unit/doctor_support.hpp"
 
 namespace dlock {
 namespace {
@@ -14,9 +14,7 @@ std::vector<ServerFacts> servers_ahead_by(const std::vector<milliseconds>& ahead
     ServerFacts facts;
     facts.endpoint.host = "s" + std::to_string(all.size() + 1);
     facts.info.values = {{"run_id", facts.endpoint.host}};
-    const Deadline start{100s};
-    const WallTime here{1'800'000'000s};
-    facts.clock = {{start, start + 1ms, here, here + each}};
+    facts.clock = ClockOffset{each, 500us};
     all.push_back(facts);
   }
   return all;
@@ -34,11 +32,7 @@ void take_away(ServerFacts& facts) {
 }
 
 Finding of_majority(const std::vector<ServerFacts>& servers, const std::string& check) {
-  for (const Finding& each : check_quorum(servers)) {
-    CHECK((each.level == Level::ok) == each.advice.empty());
-    if (each.check == check) return each;
-  }
-  return {Level::ok, "", "no such check", ""};
+  return finding_of(check_quorum(servers), check);
 }
 
 TEST_CASE("doctor: of several servers those that answer are counted against those needed") {
@@ -79,7 +73,7 @@ TEST_CASE("doctor: clocks of several servers may be a minute apart, this host's 
   CHECK(of_majority(servers_ahead_by({-30s, 0s, 30s}), "clocks").level == Level::error);
   CHECK(of_majority(servers_ahead_by({61s, 61s, 61s}), "clocks").level == Level::error);
   auto untold = so_many(3);
-  for (ServerFacts& each : untold) each.clock.clear();
+  for (ServerFacts& each : untold) each.clock.reset();
   CHECK_FALSE(of_majority(untold, "clocks").told);
 }
 

@@ -62,30 +62,6 @@ TEST_CASE("the rights are what the script calls and dlock sends, and no more") {
   CHECK(words_of(options, {}) == with(base, {"wait", "role", "info"}));
 }
 
-TEST_CASE("a refusal tells what the user lacks, in the words of each version") {
-  const Right get{"get", {"GET", "k"}};
-  for (const char* keys :
-       {"NOPERM this user has no permissions to access one of the keys used as arguments",
-        "NOPERM No permissions to access a key",
-        "NOPERM User channels has no permissions to access the 'k' key",
-        "EXECABORT Transaction discarded because of: NOPERM No permissions to access a key"}) {
-    CAPTURE(keys);
-    CHECK(lacking(get, keys, "dlock:*") == "~dlock:*");
-  }
-  for (const char* channels :
-       {"NOPERM this user has no permissions to access one of the channels used as arguments",
-        "NOPERM No permissions to access a channel"}) {
-    CAPTURE(channels);
-    CHECK(lacking(get, channels, "dlock:*") == "&dlock:*");
-  }
-  for (const char* command : {"NOPERM this user has no permissions to run the 'get' command",
-                              "NOPERM User monkeys has no permissions to run the 'get' command",
-                              "NOPERM User channels has no permissions to run the 'get' command"}) {
-    CAPTURE(command);
-    CHECK(lacking(get, command, "dlock:*") == "+get");
-  }
-}
-
 TEST_CASE("a prefix becomes a pattern that means the prefix, and that every reader takes") {
   CHECK(acl_pattern("dlock:") == "dlock:*");
   CHECK(acl_pattern("a*b?[c]^\\") == "a\\*b\\?\\[c\\]\\^\\\\*");

@@ -154,18 +154,6 @@ TEST_CASE("a full disk leaves the state as it was and names the file") {
   CHECK(files.open("k")->read() == "small");
 }
 
-TEST_CASE("a file that became mostly empty is cut") {
-  const Files files;
-  auto file = files.open("k");
-  file->write(std::string(200'000, 'x'), {}, [] {});
-  for (int i = 0; i < 3; ++i) file->write("small", {}, [] {});
-  struct stat info {};
-  REQUIRE(stat((files.dir / "k").c_str(), &info) == 0);
-  CHECK(info.st_size < 1000);
-  file.reset();
-  CHECK(files.open("k")->read() == "small");
-}
-
 TEST_CASE("a tail is kept until another is written") {
   const Files files;
   files.open("k")->write("one", "tail", [] {});

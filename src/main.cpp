@@ -84,7 +84,7 @@ void occupy_standard_fds() {
 
 Settings settings_of(const CommandLine& line) {
   try {
-    return resolve(line, process_environment());
+    return resolve(line, std::getenv);
   } catch (const Error& error) {
     if (line.command == Command::run) report_unusable_settings(line, error);
     throw;

@@ -1,5 +1,7 @@
 #include <unistd.h>
 
+#include <type_traits>
+
 #include "base/error.hpp"
 #include "commands/commands.hpp"
 #include "commands/open_store.hpp"
@@ -9,18 +11,6 @@
 
 namespace dlock {
 namespace {
-
-/// Examines the target of each kind.
-struct Diagnose {
-  const DoctorSettings& settings;
-
-  Diagnosis operator()(const LocalTarget& local) const { return diagnose(directory_of(local)); }
-  template <typename Server>
-  Diagnosis operator()(const Server& server) const {
-    return diagnose(server, {settings.prefix, settings.ttl, settings.expected_replicas},
-                    [this] { return open_store(settings); });
-  }
-};
 
 /// Creates the table of a database: a store does so before it reads its first record.
 int create_table(const DoctorSettings& settings) {
@@ -42,7 +32,15 @@ int carry_out(const DoctorSettings& settings, const Log&) {
         rights_text(settings.server, {settings.prefix, settings.ttl, settings.expected_replicas}));
     return 0;
   }
-  const Diagnosis diagnosis = std::visit(Diagnose{settings}, settings.server);
+  const auto examined = [&](const auto& server) {
+    if constexpr (std::is_same_v<decltype(server), const LocalTarget&>) {
+      return diagnose(directory_of(server));
+    } else {
+      return diagnose(server, {settings.prefix, settings.ttl, settings.expected_replicas},
+                      [&] { return open_store(settings); });
+    }
+  };
+  const Diagnosis diagnosis = std::visit(examined, settings.server);
   if (!settings.quiet) {
     print(settings.json ? diagnosis_json(diagnosis)
                         : diagnosis_text(diagnosis, screen_at(STDOUT_FILENO)));

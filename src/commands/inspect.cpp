@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <climits>
 #include <csignal>
 #include <map>
@@ -10,7 +9,6 @@
 #include <span>
 #include <string_view>
 
-#include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "base/wait.hpp"
@@ -57,13 +55,13 @@ std::vector<KindRow> rows_of_all_kinds(const InspectSettings& settings, const Lo
       const char* kind = holder.limit == exclusive  ? "lock"
                          : holder.limit.unlimited() ? "shared lock"
                                                     : "semaphore";
-      rows.push_back({state.key.text, "dlock", holder.kept ? "cooldown" : kind, holder});
+      rows.push_back({state.key.text, holder.kept ? "cooldown" : kind, holder});
     }
   }
   const auto servers = open_redis(settings.server, {});
   for (const auto& [key, lock] : all_foreign_locks(*servers, settings.patterns, settings.prefix,
                                                    inspect_call(settings, settings.patterns))) {
-    rows.push_back({key, lock.holder.library, lock.kind, lock.holder});
+    rows.push_back({key, lock.kind, lock.holder});
   }
   return rows;
 }

@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "base/duration.hpp"
@@ -57,7 +55,6 @@ class Latch {
  private:
   void report(const LatchState& state) const;
   int missing() const;
-  std::string opened_text(const LatchState& state) const;
   void heed(Signals& signals);
 
   const LatchSettings& settings_;
@@ -110,7 +107,11 @@ int Latch::wait() {
     reporter.end();
     switch (result.end) {
       case LatchWait::End::open:
-        if (reporter.has_waited()) log_.notice(opened_text(result.state));
+        if (reporter.has_waited()) {
+          log_.notice(escaped(key_.text) + " is open after " +
+                      human_duration(passed_since(begun_)) + ": all " +
+                      std::to_string(result.state.count) + " have arrived");
+        }
         report(result.state);
         return 0;
       case LatchWait::End::gone:
@@ -123,11 +124,6 @@ int Latch::wait() {
         heed(signals);
     }
   }
-}
-
-std::string Latch::opened_text(const LatchState& state) const {
-  return escaped(key_.text) + " is open after " + human_duration(passed_since(begun_)) + ": all " +
-         std::to_string(state.count) + " have arrived";
 }
 
 /// Stops or ends dlock by the signals that have arrived.
@@ -146,15 +142,8 @@ void Latch::heed(Signals& signals) {
 
 int carry_out(const LatchSettings& settings, const Log& log) {
   Latch latch(settings, log);
-  switch (settings.verb) {
-    case LatchVerb::open:
-      return latch.open();
-    case LatchVerb::arrive:
-      return latch.arrive();
-    case LatchVerb::wait:
-      break;
-  }
-  return latch.wait();
+  if (settings.verb == LatchVerb::open) return latch.open();
+  return settings.verb == LatchVerb::arrive ? latch.arrive() : latch.wait();
 }
 
 }  // namespace dlock

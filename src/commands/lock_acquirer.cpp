@@ -86,7 +86,8 @@ class AcquireReporter final : public AcquireListener {
     const std::string deadlock = deadlock_text(refusal);
     const bool needs_words = refusal.unordered || !deadlock.empty();
     if (!lines_.on_terminal() || needs_words || !in_foreground(STDERR_FILENO)) {
-      log_.notice("waiting: " + refusal_text(key, refusal) + deadlock + order_text(refusal));
+      log_.notice("waiting: " + refusal_text(key, refusal) + deadlock +
+                  (refusal.unordered ? "; there is no queue, any waiter may be next" : ""));
     }
   }
 
@@ -182,12 +183,11 @@ LockAcquirer::Result LockAcquirer::acquire() {
     Acquired acquired = dlock::acquire(*store_, claims(), options, reporter);
     reporter.end();
     Result result;
-    result.waited = passed_since(*begun_);
     if (auto* held = std::get_if<std::vector<Held>>(&acquired)) {
       result.held = std::move(*held);
       for (const Held& each : result.held) {
         log_.detail("holding " + escaped(each.claim.key.text) + " at " + store_->name() +
-                    fence_text(each.grant.fence) + ", after " + human_duration(result.waited));
+                    fence_text(each.grant.fence) + ", after " + human_duration(waited()));
         const auto& margin = each.grant.margin;
         if (margin && margin->held < margin->servers) report_margin(log_, each.claim.key, *margin);
       }
@@ -195,7 +195,7 @@ LockAcquirer::Result LockAcquirer::acquire() {
     }
     if (auto* gave_up = std::get_if<GaveUp>(&acquired)) {
       name_waiter_ahead(gave_up->key, gave_up->refusal);
-      report_refusal(log_, *gave_up, result.waited);
+      report_refusal(log_, *gave_up, waited());
       result.refused = refusal_text(gave_up->key, gave_up->refusal);
       return result;
     }

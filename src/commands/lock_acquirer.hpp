@@ -34,7 +34,6 @@ class LockAcquirer {
     std::string refused;        ///< why the lock was not acquired; reported already
     std::optional<int> signal;  ///< the signal that ended the wait
     bool abandoned = false;     ///< abandon_fd ended the wait
-    milliseconds waited{0};
   };
   /// Acquires once. A stop (^Z) during the wait leaves the queue; once continued, it queues again.
   /// `-w` counts from the first call.

@@ -71,8 +71,8 @@ class TracingStore final : public Store {
   Answer acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) override {
     const auto begun = BootClock::now();
     auto answer = store_->acquire(claim, ask, call_options);
-    tell("asked " + name() + " for " + escaped(claim.key.text) + since(begun) + ": " +
-         answer_text(answer, ask.wait));
+    report_step(log_, "asked " + name() + " for " + escaped(claim.key.text) + since(begun) + ": " +
+                          answer_text(answer, ask.wait));
     return answer;
   }
   bool waiter_asks_again() const override { return store_->waiter_asks_again(); }
@@ -80,16 +80,17 @@ class TracingStore final : public Store {
     const auto begun = BootClock::now();
     Wake wake = store_->sleep(claim, until, cancel_fd);
     const std::string key = escaped(claim.key.text);
-    if (wake.why == Wake::Reason::granted) tell("told that " + key + " is ours" + since(begun));
+    if (wake.why == Wake::Reason::granted)
+      report_step(log_, "told that " + key + " is ours" + since(begun));
     if (wake.why == Wake::Reason::changed)
-      tell("told that " + key + " may be free earlier" + since(begun));
+      report_step(log_, "told that " + key + " may be free earlier" + since(begun));
     return wake;
   }
   Renewed renew(const Claim& claim, const RenewalOptions& terms,
                 const CallOptions& call_options) override {
     const auto begun = BootClock::now();
     auto renewed = store_->renew(claim, terms, call_options);
-    if (renewed.grant) tell(kept_text(claim.key, *renewed.grant) + since(begun));
+    if (renewed.grant) report_step(log_, kept_text(claim.key, *renewed.grant) + since(begun));
     return renewed;
   }
   ReleaseResult release(const Claim& claim, const ReleaseOptions& how,
@@ -99,20 +100,20 @@ class TracingStore final : public Store {
     const std::string what = result.outcome == Released::yes          ? "released "
                              : result.outcome == Released::left_queue ? "left the queue of "
                                                                       : "did not hold ";
-    tell(what + escaped(claim.key.text) + since(begun));
+    report_step(log_, what + escaped(claim.key.text) + since(begun));
     return result;
   }
   std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                             const CallOptions& call_options) override {
     const auto begun = BootClock::now();
     auto evicted = store_->evict(key, fence, by, call_options);
-    tell("asked " + name() + " to free " + escaped(key.text) + since(begun));
+    report_step(log_, "asked " + name() + " to free " + escaped(key.text) + since(begun));
     return evicted;
   }
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override {
     const auto begun = BootClock::now();
     auto states = store_->inspect(query, call_options);
-    tell("asked " + name() + " how things stand" + since(begun));
+    report_step(log_, "asked " + name() + " how things stand" + since(begun));
     return states;
   }
   void suspend(Suspension why) override { store_->suspend(why); }
@@ -130,8 +131,6 @@ class TracingStore final : public Store {
     return "renewed " + escaped(key.text) + " for " + human_duration(grant.lease.length);
   }
 
-  void tell(const std::string& text) const { report_step(log_, text); }
-
   StorePtr store_;
   const Log log_;
 };
@@ -146,10 +145,15 @@ std::unique_ptr<NodeClients> node_clients(const std::vector<Endpoint>& servers, 
   });
 }
 
-/// The store of a server is a Store, a FenceRegister and Latches at once; that of a majority has no
-/// latches.
+/// An engine is a Store, a FenceRegister and Latches at once, except that a majority has no
+/// latches, and this host no FenceRegister.
 template <typename As>
-std::unique_ptr<As> open_servers(const ServerSettings& settings, const LinkListener& on_link) {
+std::unique_ptr<As> open(const ServerSettings& settings, const LinkListener& on_link) {
+  if constexpr (std::is_base_of_v<As, LocalStore>) {
+    if (const auto* target = std::get_if<LocalTarget>(&settings.server)) {
+      return std::make_unique<LocalStore>(directory_of(*target));
+    }
+  }
   if (const auto* database = std::get_if<SqlTarget>(&settings.server)) {
     auto backend = database->mysql
                        ? open_mysql(*database->mysql, database->shown, database->password)
@@ -186,15 +190,6 @@ std::unique_ptr<As> open_servers(const ServerSettings& settings, const LinkListe
         "a majority of servers keeps no latch: name one of them, or an engine that replicates: "
         "Sentinel, a Cluster, a database, etcd or ZooKeeper");
   }
-}
-
-/// Opens an engine on servers or on this host; the latter is no FenceRegister.
-template <typename As>
-std::unique_ptr<As> open(const ServerSettings& settings, const LinkListener& on_link) {
-  if (const auto* target = std::get_if<LocalTarget>(&settings.server)) {
-    return std::make_unique<LocalStore>(directory_of(*target));
-  }
-  return open_servers<As>(settings, on_link);
 }
 
 /// Opens an engine in dlock's own layout or in that of another library.
@@ -251,7 +246,7 @@ std::unique_ptr<Latches> open_latches(const ServerSettings& settings) {
 }
 
 std::unique_ptr<FenceRegister> open_fence_register(const ServerSettings& settings) {
-  return open_servers<FenceRegister>(settings, {});
+  return open<FenceRegister>(settings, {});
 }
 
 DirectorySettings directory_of(const LocalTarget& target) {

@@ -1,6 +1,5 @@
 #include "attach/release_socket.hpp"
 #include "base/error.hpp"
-#include "base/text.hpp"
 #include "commands/commands.hpp"
 #include "commands/lock_acquirer.hpp"
 #include "commands/open_store.hpp"

@@ -81,7 +81,7 @@ int Run::operator()() {
                   "not be seen");
     }
     auto result = acquire();
-    status_.waited = result.waited;
+    status_.waited = acquiring_->waited();
     if (result.signal) return interrupted(*result.signal);
     if (!result.refused.empty()) return not_acquired(result.refused);
     return hold_and_run(std::move(result.held));

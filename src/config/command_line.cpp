@@ -1,6 +1,5 @@
 #include "config/command_line.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <span>
 
@@ -11,43 +10,33 @@
 namespace dlock {
 namespace {
 
-/// Words of other lock tools, and what dlock has in their place.
+/// Words of other lock tools, separated by blanks, and what dlock has in their place.
 struct ForeignWords {
-  std::string_view meant;
-  std::string_view words;  ///< separated by blanks
+  std::string_view words;
+  const char* meant;
 };
 constexpr ForeignWords flags_of_flock[] = {
-    {"dlock must stay to renew the lease, and the command's exit code is passed on",
-     "-F --no-fork"},
-    {"not needed: the command never gets a descriptor of dlock", "-o --close"},
-    {"to release a lock: dlock release", "-u --unlock"},
-    {"use --wait", "--timeout"},
-};
-/// `meant` is the long name of an option.
-constexpr ForeignWords option_habits[] = {
-    {"force", "-f"},
-    {"key", "--lock --name"},
-    {"nonblock", "--no-wait --nowait --skip --try"},
-    {"server", "-S --address --endpoint --host --redis --url"},
-    {"token", "-T"},
-    {"ttl", "--expire --expires --lease"},
-    {"wait", "--wait-timeout"},
+    {"-F --no-fork",
+     "dlock must stay to renew the lease, and the command's exit code is passed on"},
+    {"-o --close", "not needed: the command never gets a descriptor of dlock"},
+    {"-u --unlock", "to release a lock: dlock release"},
+    {"--timeout", "use --wait"},
 };
 constexpr ForeignWords command_habits[] = {
-    {"dlock run -k KEY -- COMMAND", "flock exec"},
-    {"dlock run -k KEY -- COMMAND, or dlock acquire", "lock hold"},
-    {"dlock run -n -k KEY -- COMMAND", "try"},
-    {"dlock run -k KEY -w DUR -- COMMAND, or dlock latch wait", "wait"},
-    {"dlock release", "unlock"},
-    {"dlock release KEY --force", "free break kill steal force-unlock rm del delete remove"},
-    {"dlock renew", "extend refresh"},
-    {"dlock inspect", "list ls ps show status info get who"},
-    {"dlock inspect --watch", "watch"},
-    {"dlock doctor", "check ping"},
-    {"dlock --version", "version"},
+    {"flock exec", "run -k KEY -- COMMAND"},
+    {"lock hold", "run -k KEY -- COMMAND, or dlock acquire"},
+    {"try", "run -n -k KEY -- COMMAND"},
+    {"wait", "run -k KEY -w DUR -- COMMAND, or dlock latch wait"},
+    {"unlock", "release"},
+    {"free break kill steal force-unlock rm del delete remove", "release KEY --force"},
+    {"extend refresh", "renew"},
+    {"list ls ps show status info get who", "inspect"},
+    {"watch", "inspect --watch"},
+    {"check ping", "doctor"},
+    {"version", "--version"},
 };
 
-std::string_view meant_by(std::string_view typed, std::span<const ForeignWords> table) {
+std::string meant_by(std::string_view typed, std::span<const ForeignWords> table) {
   for (const ForeignWords& each : table) {
     for (auto words = each.words; !words.empty();) {
       if (take_until(words, ' ') == typed) return each.meant;
@@ -57,7 +46,7 @@ std::string_view meant_by(std::string_view typed, std::span<const ForeignWords> 
 }
 
 void refuse_if_of_flock(const std::string& spelled) {
-  const std::string instead(meant_by(spelled, flags_of_flock));
+  const std::string instead = meant_by(spelled, flags_of_flock);
   if (!instead.empty()) throw_usage(spelled + " is a flag of flock, not of dlock: " + instead);
 }
 
@@ -164,10 +153,6 @@ class ArgParser {
   }
 
   std::string suggestion_for(const std::string& spelled) const {
-    const std::string_view meant = meant_by(spelled, option_habits);
-    if (!meant.empty() && option(meant).belongs_to(command_)) {
-      return ": did you mean " + option(meant).shown() + "?";
-    }
     std::vector<std::string> names;
     for (const Option& each : options()) {
       if (each.belongs_to(command_)) names.push_back(each.shown());
@@ -212,7 +197,7 @@ CommandLine before_command(const std::string& argument) {
 [[noreturn]] void refuse_command(const std::string& name) {
   const std::string begin = "unknown command " + in_quotes(name);
   if (const auto meant = meant_by(name, command_habits); !meant.empty()) {
-    throw_usage(begin + ": did you mean " + std::string(meant) + "?");
+    throw_usage(begin + ": did you mean dlock " + meant + "?");
   }
   // A path in this place is the habit of flock, which takes the file to lock.
   if (name.find('/') != std::string::npos) {

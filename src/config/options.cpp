@@ -169,11 +169,11 @@ const char* Option::help_for(Command command) const {
 
 std::span<const Option> options() { return option_table; }
 
-const Option* find_option(std::string_view spelled, std::optional<Command> command) {
+const Option* find_option(std::string_view spelled, Command command) {
   const Option* found = nullptr;
   for (const Option& each : option_table) {
     if (!is_spelled(each, spelled) || each.commands == none) continue;
-    if (found == nullptr || (command && each.belongs_to(*command))) found = &each;
+    if (found == nullptr || each.belongs_to(command)) found = &each;
   }
   return found;
 }

@@ -103,7 +103,7 @@ std::span<const Option> options();
 
 /// Returns the option spelled `--NAME` or `-X`, or by an alias; nullptr if there is none. If two
 /// options have the same name, it returns the one of `command`.
-const Option* find_option(std::string_view spelled, std::optional<Command> command = std::nullopt);
+const Option* find_option(std::string_view spelled, Command command);
 
 /// Returns the option with this long name, or with this letter if it has none; it must exist.
 const Option& option(std::string_view name);

@@ -299,22 +299,18 @@ void add_password(const SourcedValue& given, const Sources& sources, ServerSetti
   for (const Endpoint* server : servers) check_login(*server, given, settings);
 }
 
-/// The absolute path with the highest precedence; all given paths are checked. Each new connection
-/// reads the file again, in a process whose working directory may be "/".
+/// The absolute path: each new connection reads the file again, in a process whose working
+/// directory may be "/".
 std::optional<SourcedValue> readable_path(const char* name, const Sources& sources) {
-  std::optional<SourcedValue> first;
-  for (auto& place : sources.of(name)) {
-    if (place.empty()) continue;
-    SourcedValue& given = place.front();
-    const std::string path = path_from(given);
-    const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    if (!file) given.refuse("cannot read " + in_quotes(path) + ": " + std::strerror(errno));
-    std::error_code fault;
-    given.text = std::filesystem::absolute(path, fault);
-    if (fault) given.refuse("cannot tell where " + in_quotes(path) + " is: " + fault.message());
-    if (!first) first = given;
-  }
-  return first;
+  auto given = sources.first(name);
+  if (!given) return given;
+  const std::string path = path_from(*given);
+  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file) given->refuse("cannot read " + in_quotes(path) + ": " + std::strerror(errno));
+  std::error_code fault;
+  given->text = std::filesystem::absolute(path, fault);
+  if (fault) given->refuse("cannot tell where " + in_quotes(path) + " is: " + fault.message());
+  return given;
 }
 
 std::string text_of(const std::optional<SourcedValue>& given) { return given ? given->text : ""; }

@@ -1,6 +1,7 @@
 #include "config/server_url.hpp"
 
 #include <arpa/inet.h>
+#include <sys/un.h>
 
 #include <algorithm>
 #include <cctype>
@@ -275,6 +276,9 @@ Endpoint parse_unix(std::string_view rest) {
                 "\" comes before the path: unix:///PATH has three slashes");
   }
   target.socket_path = absolute_path("/" + decoded(parts.path, "the path"), "the socket");
+  if (target.socket_path.size() >= sizeof(sockaddr_un::sun_path)) {
+    throw_usage("the path of a socket is at most 107 bytes");
+  }
   while (!parts.query.empty()) {
     const UrlParameter parameter = take_parameter(parts.query);
     if (parameter.name != "db") {

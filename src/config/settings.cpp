@@ -6,7 +6,6 @@
 #include <type_traits>
 
 #include "base/duration.hpp"
-#include "base/text.hpp"
 #include "config/server_choice.hpp"
 #include "config/sources.hpp"
 #include "config/user_text.hpp"
@@ -94,8 +93,7 @@ class Resolver {
  private:
   template <typename CommandSettings>
   Settings made() const {
-    Settings any(std::in_place_type<CommandSettings>);
-    auto& settings = std::get<CommandSettings>(any);
+    CommandSettings settings;
     settings.quiet = line_.has("q");
     settings.verbose = line_.has("verbose");
     settings.warnings = sources_.warnings();
@@ -103,10 +101,10 @@ class Resolver {
     resolve(settings);
     // `guard --state` needs no server.
     if constexpr (requires { settings.state; }) {
-      if (settings.state) return any;
+      if (settings.state) return settings;
     }
     resolve_server(settings);
-    return any;
+    return settings;
   }
 
   /// Chooses the server last, and refuses what does not fit to it.

@@ -128,10 +128,8 @@ struct GuardSettings : ServerSettings {
 using Settings = std::variant<RunSettings, AcquireSettings, RenewSettings, ReleaseSettings,
                               InspectSettings, LatchSettings, DoctorSettings, GuardSettings>;
 
-/// Returns the variable of this name, if it is set. Tests supply their own.
-using Environment = std::function<std::optional<std::string>(const std::string& name)>;
-
-Environment process_environment();
+/// getenv(3), or that of a test.
+using Environment = std::function<const char*(const char* name)>;
 
 /// Resolves the settings of `line.command`: flag > variable > configuration file > default.
 /// Settings of other commands are not checked, but unknown names in a file always are. A bad value

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <cstring>
 
 #include "base/duration.hpp"
@@ -20,8 +19,8 @@ namespace dlock {
 namespace {
 
 std::optional<std::string> home_directory(const Environment& environment) {
-  auto home = environment("HOME");
-  if (home && !home->empty()) return home;
+  const char* home = environment("HOME");
+  if (home != nullptr && *home != '\0') return home;
   // No other thread runs yet.
   const passwd* entry = getpwuid(geteuid());  // NOLINT(concurrency-mt-unsafe)
   if (entry == nullptr || *entry->pw_dir == '\0') return std::nullopt;
@@ -68,29 +67,6 @@ std::pair<std::string, SourcedValue> parse_line(const std::string& place, std::s
 /// The settings that a file may have only once between them: the server has one password.
 std::string kind_of_setting(const std::string& name) {
   return name == "password-command" ? "password" : name.substr(0, name.find("-file"));
-}
-
-/// A duration in the form of the command line: `100ms`, `24h`.
-std::string typed(milliseconds span) {
-  const auto ms = span.count();
-  if (ms % 86'400'000 == 0 && ms > 86'400'000) return std::to_string(ms / 86'400'000) + "d";
-  if (ms % 3'600'000 == 0 && ms > 0) return std::to_string(ms / 3'600'000) + "h";
-  return ms % 1000 == 0 ? std::to_string(ms / 1000) + "s" : std::to_string(ms) + "ms";
-}
-
-std::optional<int> signal_number(const std::string& text) {
-  if (const auto number = parse_number(text, 1, SIGRTMAX)) {
-    const int signal = static_cast<int>(*number);
-    const bool known = sigabbrev_np(signal) != nullptr || signal >= SIGRTMIN;
-    return known ? std::optional(signal) : std::nullopt;
-  }
-  const std::string name =
-      text.size() > 3 && strncasecmp(text.c_str(), "SIG", 3) == 0 ? text.substr(3) : text;
-  for (int signal = 1; signal < SIGRTMIN; ++signal) {
-    const char* each = sigabbrev_np(signal);
-    if (each != nullptr && strcasecmp(each, name.c_str()) == 0) return signal;
-  }
-  return std::nullopt;
 }
 
 }  // namespace
@@ -187,11 +163,11 @@ std::vector<SourcedValue> Sources::in_flags(std::string_view name) const {
   return values;
 }
 
-std::vector<SourcedValue> Sources::in_variable(const std::string& name) const {
-  auto text = environment_(name);
-  const bool names_servers = name == option("server").variable;
-  if (!text || (text->empty() && !names_servers)) return {};
-  const SourcedValue value{std::move(*text), name, ErrorKind::usage};
+std::vector<SourcedValue> Sources::in_variable(const char* name) const {
+  const char* text = environment_(name);
+  const bool names_servers = std::string_view(name) == option("server").variable;
+  if (text == nullptr || (*text == '\0' && !names_servers)) return {};
+  const SourcedValue value{text, name, ErrorKind::usage};
   if (value.text.empty()) value.refuse("the variable is empty: unset it, or give it a value");
   return {value};
 }
@@ -200,14 +176,6 @@ void Sources::refuse_flags(std::initializer_list<const char*> names, const char*
   for (const char* name : names) {
     for (const SourcedValue& given : in_flags(name)) given.refuse(why);
   }
-}
-
-Environment process_environment() {
-  return [](const std::string& name) -> std::optional<std::string> {
-    // Settings are read before a second thread exists.
-    const char* value = std::getenv(name.c_str());  // NOLINT(concurrency-mt-unsafe)
-    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-  };
 }
 
 std::string read_whole(const std::string& path, std::size_t at_most) {
@@ -244,7 +212,8 @@ milliseconds duration_from(const SourcedValue& given, milliseconds least, millis
                  " (examples: 10, 500ms, 1h30m; at most 365d)");
   }
   if (*span < least || *span > most) {
-    given.refuse(in_quotes(given.text) + " is not between " + typed(least) + " and " + typed(most));
+    given.refuse(in_quotes(given.text) + " is not between " + human_duration(least) + " and " +
+                 human_duration(most));
   }
   return *span;
 }
@@ -260,10 +229,15 @@ long long number_from(const SourcedValue& given, const std::string& what, long l
 }
 
 int signal_from(const SourcedValue& given) {
-  const auto number = signal_number(given.text);
-  if (!number)
-    given.refuse("invalid signal " + in_quotes(given.text) + " (examples: TERM, SIGTERM, 15)");
-  return *number;
+  const bool has_sig = strncasecmp(given.text.c_str(), "SIG", 3) == 0;
+  const std::string name = has_sig ? given.text.substr(3) : given.text;
+  for (int signal = 1; signal <= SIGRTMAX; ++signal) {
+    const char* known = sigabbrev_np(signal);
+    if (known == nullptr && signal < SIGRTMIN) continue;
+    const bool named = known != nullptr && strcasecmp(known, name.c_str()) == 0;
+    if (named || given.text == std::to_string(signal)) return signal;
+  }
+  given.refuse("invalid signal " + in_quotes(given.text) + " (examples: TERM, SIGTERM, 15)");
 }
 
 int status_fd_from(const SourcedValue& given) {

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/duration.hpp"
 #include "base/error.hpp"
 #include "config/command_line.hpp"
 #include "config/settings.hpp"
@@ -47,12 +46,15 @@ class Sources {
   std::vector<SourcedValue> in_flags(std::string_view name) const;
   /// An empty variable counts as unset, because compose files set variables that way. An empty
   /// `DLOCK_SERVER` is refused, because the locks would be on another server.
-  std::vector<SourcedValue> in_variable(const std::string& name) const;
+  std::vector<SourcedValue> in_variable(const char* name) const;
   /// Refuses flags that do not go with the choice, and says why. Variables and files are allowed,
   /// because they may serve several choices.
   void refuse_flags(std::initializer_list<const char*> names, const char* why) const;
   /// Whether the variable is set to an empty value.
-  bool is_empty(const std::string& variable) const { return environment_(variable) == ""; }
+  bool is_empty(const char* variable) const {
+    const char* text = environment_(variable);
+    return text != nullptr && *text == '\0';
+  }
 
   /// Warnings about the configuration files.
   const std::vector<std::string>& warnings() const { return warnings_; }

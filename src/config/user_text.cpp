@@ -47,16 +47,6 @@ std::vector<Span> query_passwords(std::string_view url) {
   return found;
 }
 
-std::string without_query_passwords(std::string_view url) {
-  std::string text;
-  std::size_t done = 0;
-  for (const Span& password : query_passwords(url)) {
-    text += std::string(url.substr(done, password.begin - done)) + "***";
-    done = password.end;
-  }
-  return text + std::string(url.substr(done));
-}
-
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<std::size_t>> best(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   for (std::size_t i = 0; i <= a.size(); ++i) best[i][0] = i;
@@ -80,7 +70,11 @@ std::size_t letters(std::string_view text) {
 }  // namespace
 
 std::string redacted(std::string_view whole) {
-  const std::string text = without_query_passwords(whole);
+  std::string text(whole);
+  const auto passwords = query_passwords(whole);
+  for (auto each = passwords.rbegin(); each != passwords.rend(); ++each) {
+    text.replace(each->begin, each->end - each->begin, "***");
+  }
   const auto at = text.rfind('@');
   if (at == std::string_view::npos) return clipped(text);
   const auto colon = text.substr(0, at).find("://");

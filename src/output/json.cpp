@@ -1,9 +1,8 @@
 #include "output/json.hpp"
 
 #include <nlohmann/json.hpp>
-#include <string_view>
 
-#include "base/text.hpp"
+#include "output/screen.hpp"
 
 namespace dlock {
 namespace {
@@ -11,20 +10,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// The JSON as a line. Text from other clients may be invalid UTF-8, which JSON must not contain.
-/// It may also control the terminal, by characters that JSON allows unescaped: those are escaped,
-/// which does not change the value.
+/// It may also control the terminal, by characters that JSON allows unescaped: then all but ASCII
+/// is escaped, which does not change the value.
 std::string line(const Json& json) {
-  const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
-  std::string out;
-  for (std::string_view rest = text; !rest.empty();) {
-    const auto point = first_code_point(rest).value();
-    const std::string character(rest.substr(0, point.bytes));
-    const std::string quoted =
-        shows_as_itself(point.value) ? "" : Json(character).dump(-1, ' ', true);
-    out += quoted.empty() ? character : quoted.substr(1, quoted.size() - 2);
-    rest.remove_prefix(point.bytes);
-  }
-  return out + "\n";
+  std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (!is_plain_text(text)) text = json.dump(-1, ' ', true, Json::error_handler_t::replace);
+  return text + "\n";
 }
 
 Json limit_json(Limit limit) { return limit.unlimited() ? Json(nullptr) : Json(limit.owners); }
@@ -126,7 +117,7 @@ std::string key_json(const KeyState& state) {
 }
 
 std::string kind_json(const KindRow& row) {
-  Json json{{"key", row.key}, {"library", row.library}, {"kind", row.kind}};
+  Json json{{"key", row.key}, {"library", row.library()}, {"kind", row.kind}};
   const Json holder = holder_json(row.holder);
   for (const auto& [name, value] : holder.items()) {
     if (name != "library") json[name] = value;

@@ -11,9 +11,10 @@ namespace dlock {
 /// One line of `inspect --all-kinds`: a holder of a lock of dlock or of another library.
 struct KindRow {
   std::string key;
-  std::string library;
   std::string kind;
   Holder holder;
+
+  std::string library() const { return holder.library.empty() ? "dlock" : holder.library; }
 };
 
 /// The row as `inspect --all-kinds --json` prints it: one object on one line.

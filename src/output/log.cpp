@@ -21,10 +21,17 @@ constexpr milliseconds longest_wait_for_reader{1000};
 /// The priorities of syslog(3).
 enum class Priority { error = 3, warning = 4, info = 6, debug = 7 };
 
+/// Whether stderr is the journal, whose file systemd names in this variable.
+bool stderr_is_journal() {
+  const char* stream = std::getenv("JOURNAL_STREAM");  // NOLINT(concurrency-mt-unsafe)
+  struct stat status {};
+  if (stream == nullptr || fstat(STDERR_FILENO, &status) != 0) return false;
+  return stream == std::to_string(status.st_dev) + ":" + std::to_string(status.st_ino);
+}
+
 void write_line(Priority priority, const std::string& text) {
   // This is determined once, before there is a second thread: stderr does not change.
-  static const bool graded =
-      is_journal(STDERR_FILENO, std::getenv("JOURNAL_STREAM"));  // NOLINT(concurrency-mt-unsafe)
+  static const bool graded = stderr_is_journal();
   const Deadline give_up = later(BootClock::now(), longest_wait_for_reader);
   if (priority != Priority::error && !takes_a_line(STDERR_FILENO, give_up)) return;
   const std::string grade =
@@ -54,12 +61,6 @@ bool names(const std::string& text, const std::string& key) {
 }
 
 }  // namespace
-
-bool is_journal(int fd, const char* journal_stream) {
-  struct stat status {};
-  if (journal_stream == nullptr || fstat(fd, &status) != 0) return false;
-  return journal_stream == std::to_string(status.st_dev) + ":" + std::to_string(status.st_ino);
-}
 
 bool write_all(int fd, const std::string& text) {
   std::string_view rest = text;

@@ -36,9 +36,6 @@ class Log {
   std::vector<std::string> keys_;  ///< escaped
 };
 
-/// Whether `journal_stream`, the variable that systemd sets, denotes the file of `fd`.
-bool is_journal(int fd, const char* journal_stream);
-
 /// Writes all of `text`; false, with errno, if that fails.
 bool write_all(int fd, const std::string& text);
 

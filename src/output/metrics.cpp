@@ -20,6 +20,7 @@
 #include "base/process.hpp"
 #include "base/text.hpp"
 #include "output/log.hpp"
+#include "output/screen.hpp"
 
 namespace dlock {
 namespace {
@@ -31,22 +32,10 @@ constexpr const char last_success[] = "dlock_last_success_timestamp_seconds";
 constexpr const char last_fence[] = "dlock_last_fence";
 constexpr const char losses[] = "dlock_losses_total";
 
-/// Whether `text` is safe on a terminal; tabs and line feeds are allowed.
-bool shows_as_it_is(std::string_view text) {
-  while (!text.empty()) {
-    const auto point = first_code_point(text);
-    if (!point) return false;
-    const bool is_blank = point->value == '\n' || point->value == '\t';
-    if (!is_blank && !shows_as_itself(point->value)) return false;
-    text.remove_prefix(point->bytes);
-  }
-  return true;
-}
-
 /// The value of a label, escaped for its quotes.
 std::string in_label(const std::string& key) {
   std::string out;
-  for (const char c : shows_as_it_is(key) ? key : escaped(key)) {
+  for (const char c : is_plain_text(key) ? key : escaped(key)) {
     if (c == '\\' || c == '"') out += '\\';
     out += c == '\n' ? "\\n" : std::string(1, c);
   }

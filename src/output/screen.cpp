@@ -30,14 +30,22 @@ std::size_t columns_of(std::uint32_t code_point) {
   return columns < 0 ? 1 : static_cast<std::size_t>(columns);
 }
 
-struct Glyph {
-  std::size_t bytes;
-  std::size_t columns;
+struct Extent {
+  std::size_t bytes = 0;
+  std::size_t columns = 0;
 };
 
-Glyph first_glyph(std::string_view text) {
-  const auto point = first_code_point(text);
-  return point ? Glyph{point->bytes, columns_of(point->value)} : Glyph{1, 1};
+/// The longest beginning of `text` that fits into `most` columns, in whole characters.
+Extent within(std::string_view text, std::size_t most) {
+  Extent fits;
+  while (fits.bytes < text.size()) {
+    const auto point = first_code_point(text.substr(fits.bytes));
+    const std::size_t columns = point ? columns_of(point->value) : 1;
+    if (fits.columns + columns > most) break;
+    fits.bytes += point ? point->bytes : 1;
+    fits.columns += columns;
+  }
+  return fits;
 }
 
 std::string variable(const char* name) {
@@ -72,28 +80,12 @@ constexpr const char* clear_below = "\x1b[J";
 }  // namespace
 
 std::size_t display_width(std::string_view text) {
-  std::size_t columns = 0;
-  while (!text.empty()) {
-    const Glyph glyph = first_glyph(text);
-    columns += glyph.columns;
-    text.remove_prefix(glyph.bytes);
-  }
-  return columns;
+  return within(text, std::string_view::npos).columns;
 }
 
-std::string cut_to(std::string_view text, std::size_t columns, std::string_view mark) {
-  if (display_width(text) <= columns) return std::string(text);
-  const std::size_t mark_width = display_width(mark);
-  if (columns < mark_width) return "";
-  std::size_t used = 0;
-  std::size_t bytes = 0;
-  while (true) {
-    const Glyph glyph = first_glyph(text.substr(bytes));
-    if (used + glyph.columns + mark_width > columns) break;
-    used += glyph.columns;
-    bytes += glyph.bytes;
-  }
-  return std::string(text.substr(0, bytes)) + std::string(mark);
+bool is_plain_text(std::string text) {
+  std::erase_if(text, [](char c) { return c == '\n' || c == '\t' || c == '\\'; });
+  return escaped(text) == text;
 }
 
 std::string Screen::shown(std::string_view text) const {
@@ -101,7 +93,9 @@ std::string Screen::shown(std::string_view text) const {
 }
 
 std::string Screen::fitted(std::string_view text, std::size_t most) const {
-  return is_terminal ? cut_to(text, most, utf8 ? "\u2026" : "~") : std::string(text);
+  if (!is_terminal || display_width(text) <= most) return std::string(text);
+  if (most == 0) return "";
+  return std::string(text.substr(0, within(text, most - 1).bytes)) + (utf8 ? "\u2026" : "~");
 }
 
 std::string Screen::toned(const std::string& text, Tone tone) const {

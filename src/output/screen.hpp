@@ -10,8 +10,8 @@ namespace dlock {
 /// emoji), none for a character that joins the one before it.
 std::size_t display_width(std::string_view text);
 
-/// Shortens `text` to at most `columns` columns; `mark` then replaces the rest, and counts.
-std::string cut_to(std::string_view text, std::size_t columns, std::string_view mark);
+/// Whether `text` is UTF-8 and, apart from tabs and line feeds, safe on a terminal.
+bool is_plain_text(std::string text);
 
 /// The meaning of a part of the output, shown as a colour.
 enum class Tone { plain, title, faint, good, busy, bad };
@@ -33,7 +33,7 @@ struct Screen {
 
   /// Text of other clients, escaped so that it is safe here.
   std::string shown(std::string_view text) const;
-  /// The text, cut to `most` columns if this is a terminal.
+  /// The text, cut to `most` columns if this is a terminal; a mark then replaces the rest.
   std::string fitted(std::string_view text, std::size_t most) const;
   std::string toned(const std::string& text, Tone tone) const;
 };

@@ -104,10 +104,6 @@ std::string fence_text(Fence fence) {
   return fence == Fence{} ? "" : ", fence " + std::to_string(fence.value);
 }
 
-std::string order_text(const Refusal& refusal) {
-  return refusal.unordered ? "; there is no queue, any waiter may be next" : "";
-}
-
 std::string client_text(const Holder& holder) {
   std::string text = "a client of " + holder.library;
   if (!holder.who.host.empty()) text += " on " + escaped(holder.who.host);

@@ -23,9 +23,6 @@ std::string refusal_text(const LockKey& key, const Refusal& refusal);
 /// `, fence 12`; empty without a fence.
 std::string fence_text(Fence fence);
 
-/// A remark for a client that begins to wait without a queue; empty if there is a queue.
-std::string order_text(const Refusal& refusal);
-
 /// `a client of redis-py on web1`, for a holder in the layout of another library.
 std::string client_text(const Holder& holder);
 

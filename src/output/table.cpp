@@ -17,50 +17,6 @@ struct Cell {
   std::size_t width() const { return display_width(text); }
 };
 
-/// A sequence of cells, with line breaks between cells at the right edge of the screen.
-class Flow {
- public:
-  /// The first line begins at column `first`, the others at column `below`.
-  Flow(const Screen& screen, std::size_t first, std::size_t below)
-      : screen_(screen), below_(below), text_(first, ' '), used_(first) {}
-
-  void add(const Cell& cell) {
-    if (!fresh_ && used_ + comma_ + 1 + cell.width() + room_for_comma > screen_.columns)
-      break_line();
-    const std::string glue = fresh_ ? "" : comma_ ? ", " : " ";
-    const std::size_t taken = std::min(used_ + room_for_comma, screen_.columns);
-    const std::string fitted = screen_.fitted(cell.text, screen_.columns - taken);
-    text_ += glue + screen_.toned(fitted, cell.tone);
-    used_ += glue.size() + display_width(fitted);
-    fresh_ = comma_ = false;
-  }
-  /// Appends blanks up to `column`.
-  void align(std::size_t column) {
-    if (column <= used_) return;
-    text_.append(column - used_, ' ');
-    used_ = column;
-  }
-  void comma() { comma_ = true; }
-  std::size_t used() const { return used_; }
-  void break_line() {
-    text_ += (comma_ ? ",\n" : "\n") + std::string(below_, ' ');
-    used_ = below_;
-    fresh_ = true;
-    comma_ = false;
-  }
-  std::string text() const { return text_ + "\n"; }
-
- private:
-  static constexpr std::size_t room_for_comma = 1;
-
-  const Screen& screen_;
-  std::size_t below_;
-  std::string text_;
-  std::size_t used_;
-  bool fresh_ = true;  ///< nothing is on this line yet
-  bool comma_ = false;
-};
-
 /// A holder or a waiter: the cells in columns, and the further facts.
 struct Entry {
   std::vector<Cell> head;
@@ -80,30 +36,50 @@ std::vector<std::size_t> widths_of(const std::vector<Entry>& entries) {
   return widths;
 }
 
+/// The head, in columns of these widths if there are any and they fit, then the further facts.
+/// Lines break between two cells at the right edge of the screen.
 std::string entry_text(const Entry& entry, const std::vector<std::size_t>& widths,
                        const Screen& screen) {
+  constexpr std::size_t room_for_comma = 1;
   std::size_t aligned = entry_indent;
   for (const std::size_t width : widths) aligned += width + 1;
-  const bool in_columns = aligned <= screen.columns;
+  const bool in_columns = !widths.empty() && aligned <= screen.columns;
   const std::size_t depth = entry.head.front().text.find_first_not_of(' ');
   const std::size_t below = in_columns ? entry_indent + widths.front() + 1 : narrow_indent + depth;
-  Flow flow(screen, entry_indent, below);
+  std::string text(entry_indent, ' ');
+  std::size_t used = entry_indent;
+  std::string glue;  // before the next cell; empty at the beginning of a line
+  const auto break_line = [&] {
+    text += (glue == ", " ? ",\n" : "\n") + std::string(below, ' ');
+    used = below;
+    glue.clear();
+  };
+  const auto add = [&](const Cell& cell) {
+    const bool fits = used + glue.size() + cell.width() + room_for_comma <= screen.columns;
+    if (!glue.empty() && !fits) break_line();
+    const std::size_t taken = std::min(used + room_for_comma, screen.columns);
+    const std::string fitted = screen.fitted(cell.text, screen.columns - taken);
+    text += glue + screen.toned(fitted, cell.tone);
+    used += glue.size() + display_width(fitted);
+  };
   std::size_t column = entry_indent;
   for (std::size_t i = 0; i < entry.head.size(); ++i) {
-    flow.add(entry.head[i]);
+    add(entry.head[i]);
+    glue = " ";
+    if (!in_columns || i + 1 == entry.head.size()) continue;
     column += widths[i] + 1;
-    const bool last = i + 1 == entry.head.size();
-    if (in_columns && !last) flow.align(column - 1);
+    text.append(column - 1 - std::min(used, column - 1), ' ');
+    used = std::max(used, column - 1);
   }
+  glue = ", ";
   std::size_t all_facts = 0;
   for (const Cell& fact : entry.facts) all_facts += 2 + fact.width();
-  flow.comma();
-  if (in_columns && flow.used() + all_facts > screen.columns) flow.break_line();
+  if (in_columns && used + all_facts > screen.columns) break_line();
   for (const Cell& fact : entry.facts) {
-    flow.add(fact);
-    flow.comma();
+    add(fact);
+    glue = ", ";
   }
-  return flow.text();
+  return text + "\n";
 }
 
 std::string limit_text(Limit limit) {
@@ -173,32 +149,23 @@ Entry entry_of(const Waiter& waiter, const Screen& screen) {
   return entry;
 }
 
-/// A line below the key: cells in groups, with a comma between two groups.
-std::string facts_line(const std::vector<std::vector<Cell>>& groups, const Screen& screen) {
-  Flow flow(screen, entry_indent, narrow_indent);
-  for (const auto& group : groups) {
-    for (const Cell& cell : group) flow.add(cell);
-    flow.comma();
-  }
-  return flow.text();
-}
-
 std::string latch_line(const LatchState& latch, const Screen& screen) {
   const Cell state = latch.open() ? Cell{"open", Tone::good} : Cell{"shut", Tone::busy};
-  return facts_line(
-      {{{"latch"}, state}, {{arrivals_text(latch)}}, {{"ends in " + human_duration(latch.left)}}},
+  return entry_text(
+      {{{"latch"}, state}, {{arrivals_text(latch)}, {"ends in " + human_duration(latch.left)}}}, {},
       screen);
 }
 
 std::string last_line(const LastGrant& last, const Screen& screen) {
-  std::vector<std::vector<Cell>> groups{{{"last held by", Tone::faint},
-                                         {place_text(last.who, screen)},
-                                         {"pid " + std::to_string(last.who.pid)},
-                                         {"(" + screen.shown(last.who.command) + ")"}}};
-  if (!last.who.label.empty()) groups.push_back({{"[" + screen.shown(last.who.label) + "]"}});
-  groups.push_back({{"granted " + iso8601(last.acquired_at)}});
-  groups.push_back({{"fence " + std::to_string(last.fence.value)}});
-  return facts_line(groups, screen);
+  Entry entry{{{"last held by", Tone::faint},
+               {place_text(last.who, screen)},
+               {"pid " + std::to_string(last.who.pid)},
+               {"(" + screen.shown(last.who.command) + ")"}},
+              {}};
+  if (!last.who.label.empty()) entry.facts.push_back({"[" + screen.shown(last.who.label) + "]"});
+  entry.facts.push_back({"granted " + iso8601(last.acquired_at)});
+  entry.facts.push_back({"fence " + std::to_string(last.fence.value)});
+  return entry_text(entry, {}, screen);
 }
 
 using Row = std::vector<Cell>;
@@ -337,11 +304,12 @@ std::string overview_text(const std::vector<KeyState>& states, const Screen& scr
 std::string kinds_text(const std::vector<KindRow>& kinds, const Screen& screen) {
   if (kinds.empty()) return "";
   std::vector<Row> rows;
-  for (const auto& [key, library, kind, holder] : kinds) {
+  for (const KindRow& kind : kinds) {
+    const Holder& holder = kind.holder;
     const bool since_is_known = holder.acquired_at != WallTime{};
-    Row row{{screen.shown(key)},
-            {screen.shown(library)},
-            {kind},
+    Row row{{screen.shown(kind.key)},
+            {screen.shown(kind.library())},
+            {kind.kind},
             {holder.who.host.empty() ? "-" : screen.shown(holder.who.host)},
             {since_is_known ? iso8601(holder.acquired_at) : "-"},
             {holder.lease_left ? left_text(holder) : "no expiry"}};

@@ -224,7 +224,7 @@ TEST_CASE("latch: a line that cannot be is 64") {
       {latch("open", {"--count", "-1"}), "--count: invalid count \"-1\""},
       {latch("open", {"--count", "four"}), "--count: invalid count \"four\""},
       {latch("open", {"--count", "2", "--ttl", "99ms"}),
-       "--ttl: \"99ms\" is not between 100ms and 365d"},
+       "--ttl: \"99ms\" is not between 100ms and 365d00h"},
       {latch("open", {"--count", "2", "--ttl", "366d"}), "--ttl: invalid duration \"366d\""},
       {latch("open", {"--count", "2", "--by", "x"}),
        "--by goes with latch arrive, not with latch open"},

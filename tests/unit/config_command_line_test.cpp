@@ -261,16 +261,6 @@ TEST_CASE("flock's own flags are refused with what to use instead") {
   CHECK(refusal({"run", "-o"}).find("descriptor") != std::string::npos);
 }
 
-TEST_CASE("what other lock tools call a flag is known, where dlock has it for this command") {
-  CHECK(refusal({"release", "a", "-f"}) == "unknown flag -f: did you mean --force?");
-  CHECK(refusal({"run", "-f"}) == "unknown flag -f");
-  CHECK(refusal({"run", "--wait-timeout=5"}).ends_with(": did you mean --wait?"));
-  CHECK(refusal({"run", "--expire", "5"}).ends_with(": did you mean --ttl?"));
-  CHECK(refusal({"inspect", "--host", "h"}).ends_with(": did you mean --server?"));
-  CHECK(refusal({"acquire", "--try"}).ends_with(": did you mean --nonblock?"));
-  CHECK(refusal({"run", "--name=a"}).ends_with(": did you mean --key?"));
-}
-
 TEST_CASE("what other lock tools call a command is known") {
   CHECK(refusal({"list"}) == "unknown command \"list\": did you mean dlock inspect?");
   CHECK(refusal({"watch"}) == "unknown command \"watch\": did you mean dlock inspect --watch?");

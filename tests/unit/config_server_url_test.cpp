@@ -96,6 +96,8 @@ TEST_CASE("unix:// has an absolute path and perhaps a database") {
   CHECK(redis("unix:///a%20b%3F").socket_path == "/a b?");
   CHECK(redis("unix:///a@b.sock").socket_path == "/a@b.sock");
   CHECK(redis("unix://u:p@/run/r") == Endpoint{"", 6379, "/run/r", 0, "u", "p", {}});
+  CHECK(redis("unix:///" + std::string(106, 'x')).socket_path.size() == 107);
+  CHECK(fault("unix:///" + std::string(107, 'x')).find("at most 107 bytes") != std::string::npos);
   CHECK(fault("unix://run/r").find("three slashes") != std::string::npos);
   for (const char* bad :
        {"unix://", "unix:///a?db", "unix:///a?db=", "unix:///a?db=x", "unix:///a?DB=1",

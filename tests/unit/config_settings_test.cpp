@@ -188,7 +188,7 @@ TEST_CASE("the ttl is 100ms to 24h") {
   CHECK(place.resolve<RunSettings>(run({"-t", "1d"})).ttl == 24h);
   for (const char* bad : {"0", "99ms", "24h1ms", "365d"}) {
     CHECK(place.usage_error(run({"-t", bad})) ==
-          "--ttl: \"" + std::string(bad) + "\" is not between 100ms and 24h");
+          "--ttl: \"" + std::string(bad) + "\" is not between 100ms and 1d00h");
   }
 }
 
@@ -278,7 +278,7 @@ TEST_CASE("--max-hold and --min-hold are more than nothing") {
   CHECK(place.resolve<RunSettings>(run({"--max-hold", "1h"})).max_hold == 1h);
   CHECK(place.resolve<RunSettings>(run({"--min-hold", "1ms"})).min_hold == 1ms);
   CHECK(place.usage_error(run({"--max-hold", "0"})) ==
-        "--max-hold: \"0\" is not between 1ms and 365d");
+        "--max-hold: \"0\" is not between 1ms and 365d00h");
   CHECK(place.usage_error(run({"--min-hold", "0s"})).starts_with("--min-hold: "));
 }
 

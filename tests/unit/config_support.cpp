@@ -12,9 +12,9 @@ std::string Surroundings::file(const std::string& name, const std::string& text)
 }
 
 Settings Surroundings::resolve(const std::vector<std::string>& arguments) const {
-  const Environment environment = [this](const std::string& name) -> std::optional<std::string> {
+  const auto environment = [this](const char* name) {
     const auto found = variables.find(name);
-    return found == variables.end() ? std::nullopt : std::optional(found->second);
+    return found == variables.end() ? nullptr : found->second.c_str();
   };
   return dlock::resolve(parse_command_line(arguments), environment, system_file());
 }

@@ -99,13 +99,14 @@ TEST_CASE("layout: wide characters take two columns, joining ones none") {
 }
 
 TEST_CASE("layout: a cut keeps whole characters, their marks with them, and ends in its sign") {
-  CHECK(cut_to("nightly", 7, "~") == "nightly");
-  CHECK(cut_to("nightly", 6, "~") == "night~");
-  CHECK(cut_to("\u591c\u9593\u5831", 5, "~") == "\u591c\u9593~");
-  CHECK(cut_to("\u591c\u9593\u5831", 4, "~") == "\u591c~");
-  CHECK(cut_to("ae\u0301bcd", 3, "~") == "ae\u0301~");
-  CHECK(cut_to("nightly", 1, "\u2026") == "\u2026");
-  CHECK(cut_to("nightly", 0, "\u2026").empty());
+  const Screen screen = terminal(80);
+  CHECK(screen.fitted("nightly", 7) == "nightly");
+  CHECK(screen.fitted("nightly", 6) == "night\u2026");
+  CHECK(screen.fitted("\u591c\u9593\u5831", 5) == "\u591c\u9593\u2026");
+  CHECK(screen.fitted("\u591c\u9593\u5831", 4) == "\u591c\u2026");
+  CHECK(screen.fitted("ae\u0301bcd", 3) == "ae\u0301\u2026");
+  CHECK(screen.fitted("nightly", 1) == "\u2026");
+  CHECK(screen.fitted("nightly", 0).empty());
 }
 
 TEST_CASE("layout: no line is wider than the terminal, whatever the keys are") {

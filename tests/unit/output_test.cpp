@@ -217,7 +217,7 @@ TEST_CASE("output: JSON stays JSON whatever others wrote") {
   const std::string steering = "\x1b[2J\x7f\xc2\x9b\xe2\x80\xae\xe2\x80\xa8\u00fc\U0001f512";
   state = KeyState{LockKey{steering}};
   CHECK(key_json(state) ==
-        "{\"key\":\"\\u001b[2J\\u007f\\u009b\\u202e\\u2028\u00fc\U0001f512\""
+        "{\"key\":\"\\u001b[2J\\u007f\\u009b\\u202e\\u2028\\u00fc\\ud83d\\udd12\""
         ",\"holders\":[],\"waiters\":[]}\n");
   CHECK(nlohmann::json::parse(key_json(state))["key"] == steering);
   RunStatus status;

@@ -14,10 +14,10 @@ SharedLibrary::SharedLibrary(const std::string& file, std::string need)
   if (handle_ == nullptr) refuse();
 }
 
-void* SharedLibrary::address_of(const char* name) const {
+SharedLibrary::Function SharedLibrary::find(const char* name) const {
   void* const address = dlsym(handle_, name);
   if (address == nullptr) refuse();
-  return address;
+  return Function(address);
 }
 
 void SharedLibrary::refuse() const {

@@ -285,7 +285,7 @@ std::optional<Wake> CasStore::look(const Claim& claim, Deadline until, int cance
 /// Returns the wake-up that a message means for this claim; nothing if it was for an earlier claim.
 std::optional<Wake> CasStore::wake_from(std::string_view message, const Claim& claim) const {
   const auto kind = take_until(message, ' ');
-  if (take_until(message, ' ') != message_tag(claim.token)) return std::nullopt;
+  if (take_until(message, ' ') != short_name(claim.token.text)) return std::nullopt;
   const auto number = [&](std::int64_t most) {
     return parse_number(take_until(message, ' '), 0, most);
   };

@@ -28,11 +28,11 @@ constexpr char before_id = '.';
 
 std::string message_text(const Token& token, const Message& message) {
   if (const auto* grant = std::get_if<GrantMessage>(&message)) {
-    return "grant " + message_tag(token) + " " + std::to_string(grant->now.count()) + " " +
+    return "grant " + short_name(token.text) + " " + std::to_string(grant->now.count()) + " " +
            std::to_string(grant->lease.count()) + " " + std::to_string(grant->fence.value);
   }
   const auto in = std::get<NextMessage>(message).in;
-  return "next " + message_tag(token) + " " + std::to_string(in.count());
+  return "next " + short_name(token.text) + " " + std::to_string(in.count());
 }
 
 constexpr std::string_view first_word_of_latch = "dlock-latch";
@@ -56,16 +56,15 @@ std::string life_in(const std::string& address) {
   return dot == std::string::npos ? "" : address.substr(dot + 1);
 }
 
-std::string message_tag(const Token& token) {
+std::string short_name(std::string_view text) {
   std::array<char, 16> digits{};
-  const auto end =
-      std::to_chars(digits.data(), digits.data() + digits.size(), fnv1a(token.text), 16).ptr;
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), fnv1a(text), 16).ptr;
   return {digits.data(), end};
 }
 
-std::string life_name(const Token& token) { return message_tag(token); }
+std::string life_name(const Token& token) { return short_name(token.text); }
 
-std::string min_hold_life_name(const Token& token) { return message_tag(token) + "-min"; }
+std::string min_hold_life_name(const Token& token) { return short_name(token.text) + "-min"; }
 
 OpenRecord::OpenRecord(const LockKey& key, const Token& self, const Snapshot& seen,
                        const std::string& where)

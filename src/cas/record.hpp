@@ -67,8 +67,8 @@ class OpenRecord final : public WaiterNotifier {
 std::string channel_in(const std::string& address);
 std::string life_in(const std::string& address);
 
-/// Identifies the waiter in a message without revealing its token.
-std::string message_tag(const Token& token);
+/// A short name for a text, for example of the waiter in a message, without revealing its token.
+std::string short_name(std::string_view text);
 
 /// The names of an entry's lives, if entries have some: one for waiting and holding, one for its
 /// min-hold.

@@ -7,7 +7,6 @@
 #include "doctor/checks.hpp"
 #include "doctor/rights.hpp"
 #include "redis/redis_connection.hpp"
-#include "redis/redis_member.hpp"
 #include "redis/redis_store.hpp"
 #include "redis/reply.hpp"
 

@@ -17,8 +17,7 @@ std::string user_of(const Endpoint& server, const char* otherwise) {
 constexpr const char* grant = "GRANT SELECT, INSERT, UPDATE, DELETE ON ";
 
 std::string postgres_rights(const std::string& url) {
-  std::string rest = url;
-  std::string schema = take_schema(rest);
+  std::string schema = schema_in(url);
   for (auto at = schema.find('"'); at != std::string::npos; at = schema.find('"', at + 2)) {
     schema.insert(at, 1, '"');
   }

@@ -58,11 +58,9 @@ constexpr NamedExpression asked_of_postgres[] = {
 
 void examine_postgres(const SqlTarget& target, DatabaseFacts& facts) {
   const auto connection = postgres_connection(target.url, target.shown, target.password);
-  std::string url = target.url;
-  const std::string schema = take_schema(url);
   const auto clock = [&] { return clock_of(*connection, postgres_dialect); };
   examine(facts, target.shown, clock, [&] {
-    std::string statement = with_tables(schema) + "SELECT 1";
+    std::string statement = with_tables(schema_in(target.url)) + "SELECT 1";
     for (const auto& each : asked_of_postgres) statement += ", " + std::string(each.expression);
     const SqlResult row = answer_to(*connection, statement);
     std::size_t column = 1;

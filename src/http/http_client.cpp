@@ -23,24 +23,6 @@
 #undef curl_easy_setopt
 #undef curl_easy_getinfo
 
-// This list is used twice: for the members of LibCurl, and to load them.
-#define DLOCK_LIBCURL_FUNCTIONS(EACH) \
-  EACH(curl_easy_cleanup)             \
-  EACH(curl_easy_getinfo)             \
-  EACH(curl_easy_init)                \
-  EACH(curl_easy_setopt)              \
-  EACH(curl_easy_strerror)            \
-  EACH(curl_global_init)              \
-  EACH(curl_multi_add_handle)         \
-  EACH(curl_multi_cleanup)            \
-  EACH(curl_multi_info_read)          \
-  EACH(curl_multi_init)               \
-  EACH(curl_multi_perform)            \
-  EACH(curl_multi_poll)               \
-  EACH(curl_multi_remove_handle)      \
-  EACH(curl_slist_append)             \
-  EACH(curl_slist_free_all)
-
 namespace dlock {
 namespace {
 
@@ -51,30 +33,27 @@ constexpr milliseconds longest_poll_of_connect{100};
 /// The limit for a stream, which has no deadline.
 constexpr milliseconds longest_connect{10'000};
 
-/// The functions of libcurl that dlock uses, by their own names.
+/// The functions of libcurl that dlock uses.
 struct LibCurl {
-#define DLOCK_LIBCURL_MEMBER(name) decltype(&::name) name;
-  DLOCK_LIBCURL_FUNCTIONS(DLOCK_LIBCURL_MEMBER)
-#undef DLOCK_LIBCURL_MEMBER
-};
+  SharedLibrary library{"libcurl.so.4",
+                        "locks over HTTP need libcurl, on Debian the package libcurl4"};
+  DLOCK_LIBRARY_FUNCTIONS(curl_easy_cleanup, curl_easy_getinfo, curl_easy_init, curl_easy_setopt,
+                          curl_easy_strerror, curl_global_init, curl_multi_add_handle,
+                          curl_multi_cleanup, curl_multi_info_read, curl_multi_init,
+                          curl_multi_perform, curl_multi_poll, curl_multi_remove_handle,
+                          curl_slist_append, curl_slist_free_all)
 
-LibCurl load_libcurl() {
-  const SharedLibrary library("libcurl.so.4",
-                              "locks over HTTP need libcurl, on Debian the package libcurl4");
-  LibCurl loaded{};
-#define DLOCK_LIBCURL_LOAD(name) library.find(#name, loaded.name);
-  DLOCK_LIBCURL_FUNCTIONS(DLOCK_LIBCURL_LOAD)
-#undef DLOCK_LIBCURL_LOAD
-  if (loaded.curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
-    throw Error(ErrorKind::host_refused, "libcurl cannot be used on this host");
+  LibCurl() {
+    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
+      throw Error(ErrorKind::host_refused, "libcurl cannot be used on this host");
+    }
   }
-  return loaded;
-}
+};
 
 /// Loads libcurl at the first call, because it loads other libraries, which a run on another engine
 /// does not need.
 const LibCurl& libcurl() {
-  static const LibCurl functions = load_libcurl();
+  static const LibCurl functions;
   return functions;
 }
 

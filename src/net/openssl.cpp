@@ -29,7 +29,7 @@ OpenSsl find() {
   const SharedLibrary library("libssl.so." + std::to_string(OPENSSL_SHLIB_VERSION),
                               "TLS needs OpenSSL, on Debian the package libssl3 or libssl3t64");
   OpenSsl loaded{};
-#define DLOCK_OPENSSL_LOAD(name) library.find(#name, loaded.name);
+#define DLOCK_OPENSSL_LOAD(name) loaded.name = library.find(#name);
   DLOCK_OPENSSL_FUNCTIONS(DLOCK_OPENSSL_LOAD)
 #undef DLOCK_OPENSSL_LOAD
   return loaded;

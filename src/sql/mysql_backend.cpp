@@ -119,6 +119,18 @@ class MysqlBackend final : public SqlBackend {
     return snapshot_from(*(results.end() - 2), last, sent, call_options);
   }
 
+  std::variant<std::string, Wake::Reason> watch(RecordWatch& watch, Deadline until,
+                                                int cancel_fd) override {
+    if (crowded_) connection().close();
+    const auto& others = watch.others;
+    const std::string channel = others.size() == 1 ? channel_in(others.front().life) : "";
+    const bool is_in_vain = channel == std::exchange(in_vain_, "");
+    if (crowded_ || channel.empty() || is_in_vain) return await_poll(watch, until, cancel_fd);
+    const Wake::Reason why = await_end_of(channel, std::min(until, watch.look), cancel_fd);
+    if (why == Wake::Reason::changed) in_vain_ = channel;
+    return why;
+  }
+
   bool stays_connected(bool awaited) const override { return awaited && !crowded_; }
   /// A statement contains the record in hexadecimal digits, and the library sends at most 4 MiB.
   std::size_t largest_record() const override { return 2'000'000; }
@@ -179,25 +191,7 @@ class MysqlBackend final : public SqlBackend {
     return state_from(done(select_listeners(channels), call_options).back(), {}).lives;
   }
 
-  bool can_await(const RecordWatch& watch) override {
-    const std::string former = std::exchange(in_vain_, "");
-    const std::string channel = channel_to_await(watch);
-    return !channel.empty() && channel != former;
-  }
-
-  static std::string channel_to_await(const RecordWatch& watch) {
-    return watch.others.size() == 1 ? channel_in(watch.others.front().life) : "";
-  }
-
-  /// Waits until the other client has departed or its connection has closed (`changed`).
-  std::variant<std::string, Wake::Reason> await(RecordWatch& watch, Deadline until,
-                                                int cancel_fd) override {
-    const std::string channel = channel_to_await(watch);
-    const Wake::Reason why = await_end_of(channel, std::min(until, watch.look), cancel_fd);
-    if (why == Wake::Reason::changed) in_vain_ = channel;
-    return why;
-  }
-
+  /// Waits until the client of this channel has departed or its connection has closed (`changed`).
   Wake::Reason await_end_of(const std::string& channel, Deadline until, int cancel_fd) {
     // MariaDB ends a wait within a second after its client died; other servers may end it only when
     // it times out.

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <iterator>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -20,96 +19,57 @@
 #include "base/text.hpp"
 #include "base/thread.hpp"
 #include "net/resolve.hpp"
-#include "sql/sql_connection.hpp"
-
-// A list for two uses: the members of LibMariaDb, and their loading.
-#define DLOCK_LIBMARIADB_FUNCTIONS(EACH) \
-  EACH(mariadb_get_infov)                \
-  EACH(mysql_affected_rows)              \
-  EACH(mysql_close)                      \
-  EACH(mysql_errno)                      \
-  EACH(mysql_error)                      \
-  EACH(mysql_fetch_lengths)              \
-  EACH(mysql_fetch_row)                  \
-  EACH(mysql_free_result)                \
-  EACH(mysql_get_socket)                 \
-  EACH(mysql_init)                       \
-  EACH(mysql_next_result_cont)           \
-  EACH(mysql_next_result_start)          \
-  EACH(mysql_num_fields)                 \
-  EACH(mysql_options)                    \
-  EACH(mysql_options4)                   \
-  EACH(mysql_read_query_result_cont)     \
-  EACH(mysql_read_query_result_start)    \
-  EACH(mysql_real_connect_cont)          \
-  EACH(mysql_real_connect_start)         \
-  EACH(mysql_send_query_cont)            \
-  EACH(mysql_send_query_start)           \
-  EACH(mysql_server_init)                \
-  EACH(mysql_store_result_cont)          \
-  EACH(mysql_store_result_start)         \
-  EACH(mysql_thread_id)
+#include "sql/sql_backend.hpp"
 
 namespace dlock {
 namespace {
 
-/// The functions of libmariadb that dlock uses, by their own names.
+/// The functions of libmariadb that dlock uses.
 struct LibMariaDb {
-#define DLOCK_LIBMARIADB_MEMBER(name) decltype(&::name) name;
-  DLOCK_LIBMARIADB_FUNCTIONS(DLOCK_LIBMARIADB_MEMBER)
-#undef DLOCK_LIBMARIADB_MEMBER
-};
-
-LibMariaDb load_libmariadb() {
-  const SharedLibrary library(
+  SharedLibrary library{
       "libmariadb.so.3",
-      "locks in MySQL or MariaDB need libmariadb, on Debian the package libmariadb3");
-  LibMariaDb loaded{};
-#define DLOCK_LIBMARIADB_LOAD(name) library.find(#name, loaded.name);
-  DLOCK_LIBMARIADB_FUNCTIONS(DLOCK_LIBMARIADB_LOAD)
-#undef DLOCK_LIBMARIADB_LOAD
-  // The library ignores SIGPIPE for the whole process, and dlock's command would inherit that.
-  struct sigaction before {};
-  sigaction(SIGPIPE, nullptr, &before);
-  loaded.mysql_server_init(0, nullptr, nullptr);
-  sigaction(SIGPIPE, &before, nullptr);
-  return loaded;
-}
+      "locks in MySQL or MariaDB need libmariadb, on Debian the package libmariadb3"};
+  DLOCK_LIBRARY_FUNCTIONS(mariadb_get_infov, mysql_affected_rows, mysql_close, mysql_errno,
+                          mysql_error, mysql_fetch_lengths, mysql_fetch_row, mysql_free_result,
+                          mysql_get_socket, mysql_init, mysql_next_result_cont,
+                          mysql_next_result_start, mysql_num_fields, mysql_options, mysql_options4,
+                          mysql_read_query_result_cont, mysql_read_query_result_start,
+                          mysql_real_connect_cont, mysql_real_connect_start, mysql_send_query_cont,
+                          mysql_send_query_start, mysql_server_init, mysql_store_result_cont,
+                          mysql_store_result_start, mysql_thread_id)
+
+  LibMariaDb() {
+    // The library ignores SIGPIPE for the whole process, and dlock's command would inherit that.
+    struct sigaction before {};
+    sigaction(SIGPIPE, nullptr, &before);
+    mysql_server_init(0, nullptr, nullptr);
+    sigaction(SIGPIPE, &before, nullptr);
+  }
+};
 
 /// Loads the library at the first call, so that a run on another engine does not pay for it. Throws
 /// Error{host_refused} if it is not installed.
 const LibMariaDb& libmariadb() {
-  static const LibMariaDb functions = load_libmariadb();
+  static const LibMariaDb functions;
   return functions;
 }
 
-/// Frees the results of libmariadb.
-struct LibMariaDbFree {
-  void operator()(MYSQL_RES* result) const { libmariadb().mysql_free_result(result); }
-};
-
-/// Shuts a socket down at the deadline or when the call is cancelled: during a TLS handshake the
-/// library itself waits for the server, without a limit.
-class HandshakeLimit {
- public:
-  HandshakeLimit(int fd, const CallOptions& call_options)
-      : socket_(dup(fd)), thread_(start_thread([this, call_options] {
-          pollfd fds[] = {{call_options.cancel_fd, POLLIN, 0}, {over_.fd(), POLLIN, 0}};
-          const int ready = poll_until(fds, call_options.deadline);
-          if (ready == 0 || fds[0].revents != 0) shutdown(socket_.get(), SHUT_RDWR);
-        })) {}
-  ~HandshakeLimit() {
-    over_.raise();
-    thread_.join();
-  }
-  HandshakeLimit(const HandshakeLimit&) = delete;
-  HandshakeLimit& operator=(const HandshakeLimit&) = delete;
-
- private:
-  Event over_;
-  Fd socket_;  ///< open for as long as the thread may shut it down
-  std::thread thread_;
-};
+/// Does `work`, and shuts its socket down at the deadline or when the call is cancelled: during a
+/// TLS handshake the library itself waits for the server, without a limit.
+template <typename Work>
+int within_limit(int fd, const CallOptions& call_options, const Work& work) {
+  const Event over;
+  const Fd socket(dup(fd));  // open for as long as the thread may shut it down
+  std::thread limit = start_thread([&] {
+    pollfd fds[] = {{call_options.cancel_fd, POLLIN, 0}, {over.fd(), POLLIN, 0}};
+    const int ready = poll_until(fds, call_options.deadline);
+    if (ready == 0 || fds[0].revents != 0) shutdown(socket.get(), SHUT_RDWR);
+  });
+  const int status = work();
+  over.raise();
+  limit.join();
+  return status;
+}
 
 /// These settings precede the first statements of a connection, after the server's init_connect.
 /// With them each statement commits, does not wait for locks long after its client has given up,
@@ -118,40 +78,6 @@ std::string session_settings() {
   return "SET autocommit = 1, innodb_lock_wait_timeout = " +
          std::to_string(longest_row_wait.count()) +
          ", lock_wait_timeout = 5, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'; ";
-}
-
-/// Whether an error number comes from libmariadb and not from the server.
-bool is_of_library(unsigned error) {
-  constexpr unsigned of_mariadb = 5000;
-  return (error >= CR_MIN_ERROR && error <= CR_MAX_ERROR) || error >= of_mariadb;
-}
-
-bool refuses_login(unsigned error) {
-  constexpr unsigned locked_in_mysql = 3118;
-  constexpr unsigned refusals[] = {
-      ER_ACCESS_DENIED_ERROR,        ER_ACCESS_DENIED_NO_PASSWORD_ERROR,
-      ER_DBACCESS_DENIED_ERROR,      ER_HOST_NOT_PRIVILEGED,
-      ER_MUST_CHANGE_PASSWORD_LOGIN, ER_ACCOUNT_HAS_BEEN_LOCKED,
-      CR_AUTH_PLUGIN_CANNOT_LOAD,    locked_in_mysql};
-  return std::find(std::begin(refusals), std::end(refusals), error) != std::end(refusals);
-}
-
-bool is_full(unsigned error) {
-  return error == ER_CON_COUNT_ERROR || error == ER_TOO_MANY_USER_CONNECTIONS ||
-         error == ER_USER_LIMIT_REACHED;
-}
-
-/// The library does not name a file that it cannot read, and its "No such file or directory" may
-/// remain from an earlier call, so this checks the files themselves.
-std::optional<std::string> unreadable_file(const MysqlAddress& address) {
-  for (const auto& [option, path] :
-       {std::pair("ssl-ca", &address.ca), std::pair("ssl-cert", &address.certificate),
-        std::pair("ssl-key", &address.key)}) {
-    if (path->empty() || access(path->c_str(), R_OK) == 0) continue;
-    const char* const why = std::strerror(errno);
-    return std::string(option) + ": cannot read \"" + escaped(*path) + "\": " + why;
-  }
-  return std::nullopt;
 }
 
 /// Refuses a Unix socket on which no server listens. libmariadb would close its descriptor twice,
@@ -171,30 +97,29 @@ void refuse_dead_socket(const std::string& path, const std::string& shown) {
 }
 
 SqlError meaning_of(unsigned error) {
-  switch (error) {
-    case ER_DUP_ENTRY:
-    case ER_LOCK_DEADLOCK:
-    case ER_CHECKREAD:
-      return SqlError::overtaken;
-    case ER_LOCK_WAIT_TIMEOUT:
-      return SqlError::row_locked;
-    case ER_NO_SUCH_TABLE:
-      return SqlError::no_table;
-    case ER_BAD_FIELD_ERROR:
-    case ER_NO_DEFAULT_FOR_FIELD:
-    case ER_TRUNCATED_WRONG_VALUE_FOR_FIELD:
-      return SqlError::other_table;
-    case ER_TABLEACCESS_DENIED_ERROR:
-    case ER_COLUMNACCESS_DENIED_ERROR:
-    case ER_DBACCESS_DENIED_ERROR:
-      return SqlError::denied;
-    case ER_OPTION_PREVENTS_STATEMENT:
-    case ER_READ_ONLY_MODE:
-    case ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION:
-      return SqlError::read_only;
-    default:
-      return SqlError::other;
+  constexpr unsigned locked_in_mysql = 3118;
+  const auto is_one_of = [error](std::initializer_list<unsigned> errors) {
+    return std::find(errors.begin(), errors.end(), error) != errors.end();
+  };
+  if (is_one_of({ER_DUP_ENTRY, ER_LOCK_DEADLOCK, ER_CHECKREAD})) return SqlError::overtaken;
+  if (error == ER_LOCK_WAIT_TIMEOUT) return SqlError::row_locked;
+  if (error == ER_NO_SUCH_TABLE) return SqlError::no_table;
+  if (is_one_of(
+          {ER_BAD_FIELD_ERROR, ER_NO_DEFAULT_FOR_FIELD, ER_TRUNCATED_WRONG_VALUE_FOR_FIELD})) {
+    return SqlError::other_table;
   }
+  if (is_one_of({ER_ACCESS_DENIED_ERROR, ER_ACCESS_DENIED_NO_PASSWORD_ERROR,
+                 ER_TABLEACCESS_DENIED_ERROR, ER_COLUMNACCESS_DENIED_ERROR,
+                 ER_DBACCESS_DENIED_ERROR, ER_HOST_NOT_PRIVILEGED, ER_MUST_CHANGE_PASSWORD_LOGIN,
+                 ER_ACCOUNT_HAS_BEEN_LOCKED, CR_AUTH_PLUGIN_CANNOT_LOAD, locked_in_mysql})) {
+    return SqlError::denied;
+  }
+  if (is_one_of({ER_CON_COUNT_ERROR, ER_TOO_MANY_USER_CONNECTIONS, ER_USER_LIMIT_REACHED})) {
+    return SqlError::full;
+  }
+  const bool is_read_only = is_one_of(
+      {ER_OPTION_PREVENTS_STATEMENT, ER_READ_ONLY_MODE, ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION});
+  return is_read_only ? SqlError::read_only : SqlError::other;
 }
 
 class MysqlConnection final : public SqlConnection {
@@ -306,12 +231,11 @@ class MysqlConnection final : public SqlConnection {
       const int wanted = ((status & MYSQL_WAIT_READ) != 0 ? POLLIN : 0) |
                          ((status & MYSQL_WAIT_WRITE) != 0 ? POLLOUT : 0);
       const short came = await(static_cast<short>(wanted), call_options);
-      std::optional<HandshakeLimit> limit;
-      if (!is_logged_in_) limit.emplace(fd(), call_options);
       // An error counts as both.
-      status = go_on(&answer, mysql_,
-                     ((came & ~POLLOUT) != 0 ? MYSQL_WAIT_READ : 0) |
-                         ((came & ~POLLIN) != 0 ? MYSQL_WAIT_WRITE : 0));
+      const int events = ((came & ~POLLOUT) != 0 ? MYSQL_WAIT_READ : 0) |
+                         ((came & ~POLLIN) != 0 ? MYSQL_WAIT_WRITE : 0);
+      const auto next = [&] { return go_on(&answer, mysql_, events); };
+      status = is_logged_in_ ? next() : within_limit(fd(), call_options, next);
     }
     return answer;
   }
@@ -320,8 +244,14 @@ class MysqlConnection final : public SqlConnection {
     const auto set = [this](mysql_option option, const void* value) {
       libmariadb().mysql_options(mysql_, option, value);
     };
-    const auto set_file = [&](mysql_option option, const std::string& path) {
-      if (!path.empty()) set(option, path.c_str());
+    const auto set_file = [&](mysql_option option, const char* keyword, const std::string& path) {
+      if (path.empty()) return;
+      // The library does not name a file that it cannot read.
+      if (access(path.c_str(), R_OK) != 0) {
+        throw_usage(name() + ": " + keyword + ": cannot read \"" + escaped(path) +
+                    "\": " + std::strerror(errno));
+      }
+      set(option, path.c_str());
     };
     constexpr my_bool yes = 1;
     constexpr my_bool no = 0;
@@ -335,15 +265,12 @@ class MysqlConnection final : public SqlConnection {
     set(MYSQL_SET_CHARSET_NAME, "utf8mb4");
     set(MYSQL_READ_DEFAULT_GROUP, "client");
     libmariadb().mysql_options4(mysql_, MYSQL_OPT_CONNECT_ATTR_ADD, "program_name", "dlock");
-    set_file(MYSQL_OPT_SSL_CA, address_.ca);
-    set_file(MYSQL_OPT_SSL_CERT, address_.certificate);
-    set_file(MYSQL_OPT_SSL_KEY, address_.key);
-    const bool encrypted = address_.tls == MysqlAddress::Tls::encrypted;
-    const bool verified = address_.tls == MysqlAddress::Tls::verified;
-    if (address_.tls != MysqlAddress::Tls::library) {
-      set(MYSQL_OPT_SSL_ENFORCE, encrypted || verified ? &yes : &no);
-      set(MYSQL_OPT_SSL_VERIFY_SERVER_CERT, verified ? &yes : &no);
-    }
+    set_file(MYSQL_OPT_SSL_CA, "ssl-ca", address_.ca);
+    set_file(MYSQL_OPT_SSL_CERT, "ssl-cert", address_.certificate);
+    set_file(MYSQL_OPT_SSL_KEY, "ssl-key", address_.key);
+    if (address_.tls == MysqlAddress::Tls::library) return;
+    set(MYSQL_OPT_SSL_ENFORCE, address_.tls == MysqlAddress::Tls::off ? &no : &yes);
+    set(MYSQL_OPT_SSL_VERIFY_SERVER_CERT, address_.tls == MysqlAddress::Tls::verified ? &yes : &no);
   }
 
   [[noreturn]] void refuse_login(const CallOptions& call_options) {
@@ -352,12 +279,10 @@ class MysqlConnection final : public SqlConnection {
     const unsigned error = libmariadb().mysql_errno(mysql_);
     const std::string message = libmariadb().mysql_error(mysql_);
     const std::string said = name() + ": " + escaped(message);
-    if (error == CR_SSL_CONNECTION_ERROR) {
-      if (const auto fault = unreadable_file(address_)) throw_usage(name() + ": " + *fault);
-      throw Error(tls_error(message, said));
-    }
-    if (refuses_login(error)) throw Error(ErrorKind::denied, said, Cause::password_wrong);
-    throw_unavailable(said, is_full(error) ? Cause::too_many_clients : Cause::none);
+    if (error == CR_SSL_CONNECTION_ERROR) throw Error(tls_error(message, said));
+    const SqlError meaning = meaning_of(error);
+    if (meaning == SqlError::denied) throw Error(ErrorKind::denied, said, Cause::password_wrong);
+    throw_unavailable(said, meaning == SqlError::full ? Cause::too_many_clients : Cause::none);
   }
 
   void refuse_plain_text() const {
@@ -371,13 +296,17 @@ class MysqlConnection final : public SqlConnection {
   SqlResult take_result(bool failed, const CallOptions& call_options) {
     const auto& lib = libmariadb();
     SqlResult result;
-    std::unique_ptr<MYSQL_RES, LibMariaDbFree> stored;
+    std::unique_ptr<MYSQL_RES, decltype(lib.mysql_free_result)> stored(nullptr,
+                                                                       lib.mysql_free_result);
     if (!failed) {
       stored.reset(call(call_options, lib.mysql_store_result_start, lib.mysql_store_result_cont));
     }
     const unsigned error = lib.mysql_errno(mysql_);
     if (stored == nullptr && error != 0) {
-      if (is_of_library(error)) broke(lib.mysql_error(mysql_));
+      constexpr unsigned first_of_mariadb = 5000;
+      const bool is_of_library =
+          (error >= CR_MIN_ERROR && error <= CR_MAX_ERROR) || error >= first_of_mariadb;
+      if (is_of_library) broke(lib.mysql_error(mysql_));
       return {meaning_of(error), lib.mysql_error(mysql_)};
     }
     result.affected = static_cast<std::int64_t>(lib.mysql_affected_rows(mysql_));

@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <set>
 
 #include "base/text.hpp"
@@ -32,12 +30,7 @@ constexpr const char* begin_to_write =
 constexpr std::size_t results_before_write = 3;
 
 /// The channel of those that watch a record.
-std::string channel_of(const std::string& record) {
-  std::array<char, 16> digits{};
-  const auto end =
-      std::to_chars(digits.data(), digits.data() + digits.size(), fnv1a(record), 16).ptr;
-  return "dlock_latch_" + std::string(digits.data(), end);
-}
+std::string channel_of(const std::string& record) { return "dlock_latch_" + short_name(record); }
 
 /// The write of a record, and the messages to send with it.
 std::string with_messages(const std::string& write, const std::string& record,
@@ -97,9 +90,35 @@ class PostgresBackend final : public SqlBackend {
     return snapshot_from(written[1], written[2], sent, call_options);
   }
 
- private:
-  static std::string schema_in(std::string url) { return take_schema(url); }
+  std::variant<std::string, Wake::Reason> watch(RecordWatch& watch, Deadline until,
+                                                int cancel_fd) override {
+    if (crowded_) connection().close();
+    if (!hears()) return await_poll(watch, until, cancel_fd);
+    const bool at_record = watch.own.empty();
+    const std::string channel = at_record ? channel_of(watch.record) : channel_in(watch.own);
+    if (at_record && !(connection().is_open() && channels_.contains(channel))) {
+      const Deadline end =
+          std::min(later(BootClock::now(), longest_listen), later(until, last_listen));
+      prepare({end, cancel_fd});
+      done("LISTEN " + channel, {end, cancel_fd});
+      channels_.insert(channel);
+      // The record may have changed before.
+      return Wake::Reason::changed;
+    }
+    while (true) {
+      if (!connection().is_open() || !channels_.contains(channel)) {
+        throw_unavailable(this->name() + ": the connection no longer listens");
+      }
+      while (auto heard = connection().next_notification()) {
+        if (heard->channel == channel) return std::move(heard->message);
+      }
+      if (const auto end = end_of_sleep(until, cancel_fd)) return *end;
+      pollfd fds[] = {{cancel_fd, POLLIN, 0}, {connection().fd(), POLLIN, 0}};
+      poll_until(fds, until);
+    }
+  }
 
+ private:
   void begin_session(const CallOptions& call_options) override {
     channels_.clear();
     const auto results =
@@ -164,33 +183,6 @@ class PostgresBackend final : public SqlBackend {
 
   /// Whether the connection leads to one session, which receives messages, and is kept.
   bool hears() const { return is_direct_ && !crowded_; }
-  bool can_await(const RecordWatch&) override { return hears(); }
-
-  std::variant<std::string, Wake::Reason> await(RecordWatch& watch, Deadline until,
-                                                int cancel_fd) override {
-    const bool at_record = watch.own.empty();
-    const std::string channel = at_record ? channel_of(watch.record) : channel_in(watch.own);
-    if (at_record && !(connection().is_open() && channels_.contains(channel))) {
-      const Deadline end =
-          std::min(later(BootClock::now(), longest_listen), later(until, last_listen));
-      prepare({end, cancel_fd});
-      done("LISTEN " + channel, {end, cancel_fd});
-      channels_.insert(channel);
-      // The record may have changed before.
-      return Wake::Reason::changed;
-    }
-    while (true) {
-      if (!connection().is_open() || !channels_.contains(channel)) {
-        throw_unavailable(this->name() + ": the connection no longer listens");
-      }
-      while (auto heard = connection().next_notification()) {
-        if (heard->channel == channel) return std::move(heard->message);
-      }
-      if (const auto end = end_of_sleep(until, cancel_fd)) return *end;
-      pollfd fds[] = {{cancel_fd, POLLIN, 0}, {connection().fd(), POLLIN, 0}};
-      poll_until(fds, until);
-    }
-  }
 
   const std::string schema_;        ///< the `dlock-schema` of the URL; empty if it has none
   const std::string channel_;       ///< of this client's messages

@@ -8,66 +8,29 @@
 #include "base/shared_library.hpp"
 #include "base/text.hpp"
 #include "net/resolve.hpp"
-#include "sql/sql_connection.hpp"
-
-// A list for two uses: the members of LibPq, and their loading.
-#define DLOCK_LIBPQ_FUNCTIONS(EACH) \
-  EACH(PQbackendPID)                \
-  EACH(PQclear)                     \
-  EACH(PQconndefaults)              \
-  EACH(PQconnectPoll)               \
-  EACH(PQconnectStartParams)        \
-  EACH(PQconninfoFree)              \
-  EACH(PQconninfoParse)             \
-  EACH(PQconnectionNeedsPassword)   \
-  EACH(PQconsumeInput)              \
-  EACH(PQerrorMessage)              \
-  EACH(PQfinish)                    \
-  EACH(PQflush)                     \
-  EACH(PQfreemem)                   \
-  EACH(PQftype)                     \
-  EACH(PQgetResult)                 \
-  EACH(PQgetisnull)                 \
-  EACH(PQgetlength)                 \
-  EACH(PQgetvalue)                  \
-  EACH(PQisBusy)                    \
-  EACH(PQnotifies)                  \
-  EACH(PQnfields)                   \
-  EACH(PQntuples)                   \
-  EACH(PQresultErrorField)          \
-  EACH(PQresultStatus)              \
-  EACH(PQsendQuery)                 \
-  EACH(PQsetErrorVerbosity)         \
-  EACH(PQsetNoticeReceiver)         \
-  EACH(PQsetnonblocking)            \
-  EACH(PQsocket)                    \
-  EACH(PQstatus)                    \
-  EACH(PQunescapeBytea)
+#include "sql/sql_backend.hpp"
 
 namespace dlock {
 namespace {
 
-/// The functions of libpq that dlock uses, by their own names.
+/// The functions of libpq that dlock uses.
 struct LibPq {
-#define DLOCK_LIBPQ_MEMBER(name) decltype(&::name) name;
-  DLOCK_LIBPQ_FUNCTIONS(DLOCK_LIBPQ_MEMBER)
-#undef DLOCK_LIBPQ_MEMBER
+  SharedLibrary library{"libpq.so.5",
+                        "locks in PostgreSQL need libpq, on Debian the package libpq5"};
+  DLOCK_LIBRARY_FUNCTIONS(PQbackendPID, PQclear, PQconndefaults, PQconnectPoll,
+                          PQconnectStartParams, PQconninfoFree, PQconninfoParse,
+                          PQconnectionNeedsPassword, PQconsumeInput, PQerrorMessage, PQfinish,
+                          PQflush, PQfreemem, PQftype, PQgetResult, PQgetisnull, PQgetlength,
+                          PQgetvalue, PQisBusy, PQnotifies, PQnfields, PQntuples,
+                          PQresultErrorField, PQresultStatus, PQsendQuery, PQsetErrorVerbosity,
+                          PQsetNoticeReceiver, PQsetnonblocking, PQsocket, PQstatus,
+                          PQunescapeBytea)
 };
-
-LibPq load_libpq() {
-  const SharedLibrary library("libpq.so.5",
-                              "locks in PostgreSQL need libpq, on Debian the package libpq5");
-  LibPq loaded{};
-#define DLOCK_LIBPQ_LOAD(name) library.find(#name, loaded.name);
-  DLOCK_LIBPQ_FUNCTIONS(DLOCK_LIBPQ_LOAD)
-#undef DLOCK_LIBPQ_LOAD
-  return loaded;
-}
 
 /// Loads the library at the first call: it loads 25 others, and a run on another engine must not
 /// pay for that. Throws Error{host_refused} if it is not installed.
 const LibPq& libpq() {
-  static const LibPq functions = load_libpq();
+  static const LibPq functions;
   return functions;
 }
 
@@ -84,24 +47,13 @@ using LibPqPtr = std::unique_ptr<T, LibPqFree>;
 
 std::string parameter(const PQconninfoOption* options, const char* name) {
   for (; options != nullptr && options->keyword != nullptr; ++options) {
-    if (std::strcmp(options->keyword, name) == 0)
-      return options->val == nullptr ? "" : options->val;
+    if (std::strcmp(options->keyword, name) == 0 && options->val != nullptr) return options->val;
   }
   return "";
 }
 
-std::vector<std::string> entries(std::string_view list) {
-  std::vector<std::string> all;
-  for (auto comma = list.find(','); comma != std::string_view::npos; comma = list.find(',')) {
-    all.emplace_back(list.substr(0, comma));
-    list.remove_prefix(comma + 1);
-  }
-  all.emplace_back(list);
-  return all;
-}
-
-bool is_socket(const std::string& host) {
-  return host.empty() || host.front() == '/' || host.front() == '@';
+std::ptrdiff_t entries_in(const std::string& list) {
+  return 1 + std::count(list.begin(), list.end(), ',');
 }
 
 /// The message of libpq about a URL with a wrong parameter, without its quotation if that may be
@@ -133,12 +85,6 @@ std::string in_one_line(std::string_view said, std::string* sqlstate = nullptr) 
   return text;
 }
 
-/// If libpq tried with TLS and without, its message has both tries, and this returns the last.
-std::string_view last_try(std::string_view said) {
-  const auto at = said.rfind("connection to server ");
-  return at == std::string_view::npos ? said : said.substr(at);
-}
-
 /// The meanings of error codes; see Appendix A of PostgreSQL's manual.
 SqlError meaning_of(std::string_view state) {
   constexpr std::pair<std::string_view, SqlError> meanings[] = {
@@ -150,6 +96,7 @@ SqlError meaning_of(std::string_view state) {
       {"42P07", SqlError::overtaken},
       {"42710", SqlError::overtaken},
       {"55P03", SqlError::row_locked},
+      {"53300", SqlError::full},
       {"42P01", SqlError::no_table},
       {"42501", SqlError::denied},
       {"3F000", SqlError::denied},
@@ -200,8 +147,8 @@ class PostgresConnection final : public SqlConnection {
  public:
   PostgresConnection(const std::string& url, const std::string& shown,
                      std::optional<Password> password)
-      : SqlConnection(shown), url_(url), password_(std::move(password)) {
-    take_schema(url_);
+      : SqlConnection(shown), password_(std::move(password)) {
+    schema_in(url, &url_);
   }
 
   void send(const std::string& statements, const CallOptions& call_options) override {
@@ -252,8 +199,8 @@ class PostgresConnection final : public SqlConnection {
 
   /// Looks up the hosts in the URL, or else in libpq's environment, because libpq would wait for
   /// the resolver without a limit. Returns all addresses in the order of the hosts, without hosts
-  /// that could not be looked up. If no host is given or libpq would look none up, it returns one
-  /// without fields. Throws Error{unavailable} if none is found, and Error{usage} if libpq refuses
+  /// that could not be looked up. If libpq has nothing to look up, it returns one without fields.
+  /// Throws Error{unavailable} if none is found, and Error{usage} if libpq refuses
   /// the URL.
   std::vector<Host> hosts(const CallOptions& call_options) override {
     char* said = nullptr;
@@ -268,28 +215,27 @@ class PostgresConnection final : public SqlConnection {
       const std::string given = parameter(options.get(), name);
       return given.empty() ? parameter(defaults.get(), name) : given;
     };
-    const auto names = entries(value("host"));
-    auto ports = entries(value("port"));
-    // An empty entry of a list means libpq's default port; passed by itself it would leave the
-    // URL's list in effect.
-    if (ports.size() > 1)
-      std::replace(ports.begin(), ports.end(), std::string(), std::string("5432"));
-    if (ports.size() == 1) ports.resize(names.size(), ports.front());
+    const std::string names = value("host"), ports = value("port");
+    const auto ports_given = entries_in(ports);
     const bool has_addresses = !value("hostaddr").empty() || std::getenv("PGHOSTADDR") != nullptr;
-    const bool all_sockets = std::all_of(names.begin(), names.end(), is_socket);
-    const bool some_empty = std::find(names.begin(), names.end(), "") != names.end();
-    if (has_addresses || all_sockets || some_empty || ports.size() != names.size()) return {Host{}};
+    const bool fits = ports_given == 1 || ports_given == entries_in(names);
+    if (names.empty() || has_addresses || !fits) return {Host{}};
     std::vector<Host> found;
     std::optional<Error> trouble;
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      if (is_socket(names[i])) {
-        found.push_back({names[i], "", ports[i]});
+    std::string_view rest = names, rest_of_ports = ports;
+    for (auto left = entries_in(names); left > 0; --left) {
+      const std::string name(take_until(rest, ','));
+      std::string port(ports_given == 1 ? ports : take_until(rest_of_ports, ','));
+      // It means libpq's default port; passed by itself it would leave the URL's list in effect.
+      if (ports_given > 1 && port.empty()) port = "5432";
+      if (name.empty() || name.front() == '/' || name.front() == '@') {
+        found.push_back({name, "", port});
         continue;
       }
       try {
-        for (const std::string& address :
-             resolve_in_digits(names[i], share_of(call_options, names.size() - i))) {
-          found.push_back({names[i], address, ports[i]});
+        const auto share = share_of(call_options, static_cast<std::size_t>(left));
+        for (const std::string& address : resolve_in_digits(name, share)) {
+          found.push_back({name, address, port});
         }
       } catch (const Error& error) {
         if (error.kind() == ErrorKind::interrupted) throw;
@@ -348,7 +294,7 @@ class PostgresConnection final : public SqlConnection {
     // libpq checks the values of parameters before it connects, and its texts are not translated.
     if (text.starts_with("invalid ")) throw_usage(name() + ": " + without_secrets(text, url_));
     // libpq reports no SQLSTATE for TLS errors.
-    throw Error(tls_error(last_try(text), said));
+    throw Error(tls_error(text, said));
   }
 
   [[noreturn]] void broke() {

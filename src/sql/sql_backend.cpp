@@ -6,7 +6,6 @@
 #include "base/duration.hpp"
 #include "base/random.hpp"
 #include "base/text.hpp"
-#include "base/wait.hpp"
 
 namespace dlock {
 namespace {
@@ -20,8 +19,110 @@ enum StateColumn : std::size_t { clock_column, read_only_column, lives_column };
 
 }  // namespace
 
+Error tls_error(std::string_view said, const std::string& message) {
+  // Lower case, and without quoted parts: names of hosts and files do not show the kind.
+  std::string words;
+  bool quoted = false;
+  for (const char c : said) {
+    if (c == '"') quoted = !quoted;
+    if (!quoted) words += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  const auto has_one_of = [&](std::initializer_list<std::string_view> texts) {
+    return std::any_of(texts.begin(), texts.end(), [&](std::string_view text) {
+      return words.find(text) != std::string::npos;
+    });
+  };
+  // Check these first, because they contain "certificate", too.
+  if (has_one_of({"certificate file", "private key file", "no certificate or crl found",
+                  "no start line", "key values mismatch", "key type mismatch"})) {
+    return {ErrorKind::usage, message};
+  }
+  // These are the alerts about certificates and names, and OpenSSL's texts for a certificate that
+  // is not accepted; other alerts indicate a server problem.
+  if (has_one_of({"certificate", "hostname mismatch", "hostname verification", "does not match",
+                  "ip address mismatch", "fingerprint", "finger print", "crl ", "unknown ca",
+                  "unrecognized name", "access denied", "issuer", "critical extension",
+                  "constraint", "too weak", "key usage"})) {
+    return {ErrorKind::denied, message, Cause::certificate};
+  }
+  return {ErrorKind::unavailable, message};
+}
+
+std::string schema_in(std::string_view url, std::string* without) {
+  constexpr std::string_view name = "dlock-schema=";
+  std::string schema, rest(take_until(url, '?'));
+  for (char separator = '?'; !url.empty();) {
+    const auto parameter = take_until(url, '&');
+    if (parameter.starts_with(name)) {
+      schema = percent_decoded(parameter.substr(name.size()));
+    } else {
+      rest += std::exchange(separator, '&') + std::string(parameter);
+    }
+  }
+  if (without != nullptr) *without = rest;
+  return schema;
+}
+
+void SqlConnection::connect(const CallOptions& call_options) {
+  if (is_open() && !is_stale()) return;
+  close();
+  std::vector<Host> all;
+  try {
+    all = hosts(call_options);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::interrupted) throw;
+    throw error.reworded(name() + ": " + error.what());
+  }
+  std::optional<Error> trouble;
+  // The libraries themselves would give all the time to a host that never answers.
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    try {
+      login_id_ = log_in(all[i], share_of(call_options, all.size() - i));
+      ++count_;
+      return;
+    } catch (const Error& error) {
+      if (is_open()) abandon();
+      const bool is_away = error.kind() == ErrorKind::unavailable;
+      // Another host may have a certificate that is trusted.
+      if (!is_away && error.cause() != Cause::certificate) throw error.after_good_files(count_ > 0);
+      // A host that is unreachable now may answer later.
+      if (is_away || !trouble) trouble = error;
+    }
+  }
+  throw Error(*trouble);
+}
+
+std::vector<SqlResult> SqlConnection::ask(const std::string& statements,
+                                          const CallOptions& call_options) {
+  send(statements, call_options);
+  if (call_options.sent != nullptr) call_options.sent->raise();
+  return receive(call_options);
+}
+
+short SqlConnection::await(short events, const CallOptions& call_options) {
+  pollfd fds[] = {{call_options.cancel_fd, POLLIN, 0}, {fd(), events, 0}};
+  poll_until(fds, call_options.deadline);
+  // A server that sends without end gets no more time than a silent one.
+  const bool in_time = BootClock::now() < call_options.deadline;
+  if (fds[0].revents != 0 || !in_time) give_up(call_options);
+  return fds[1].revents;
+}
+
+void SqlConnection::give_up(const CallOptions& call_options) {
+  abandon();
+  if (readable(call_options.cancel_fd)) throw_interrupted();
+  throw_unavailable(name() + ": no answer in time");
+}
+
+void SqlConnection::broke(const std::string& message) {
+  abandon();
+  throw_unavailable(name() + ": the connection broke" +
+                    (message.empty() ? "" : ": " + escaped(message)));
+}
+
 std::string create_statement(const SqlDialect& dialect, std::string_view table) {
-  return "CREATE TABLE IF NOT EXISTS " + std::string(table) + " " + std::string(dialect.columns);
+  return "CREATE TABLE IF NOT EXISTS " + std::string(table.empty() ? dialect.table : table) + " " +
+         std::string(dialect.columns);
 }
 
 std::string bytes_literal(std::string_view bytes, const SqlDialect& dialect) {
@@ -237,10 +338,7 @@ void SqlBackend::sweep(const std::string& prefix, const std::string& after,
   if (!removal.empty()) done(removal, call_options);
 }
 
-std::variant<std::string, Wake::Reason> SqlBackend::watch(RecordWatch& watch, Deadline until,
-                                                          int cancel_fd) {
-  if (crowded_) connection_->close();
-  if (!crowded_ && can_await(watch)) return await(watch, until, cancel_fd);
+Wake::Reason SqlBackend::await_poll(const RecordWatch& watch, Deadline until, int cancel_fd) {
   const Deadline next = std::min(until, watch.poll);
   return sleep_until(next, cancel_fd) ? Wake::Reason::interrupted : Wake::Reason::due;
 }

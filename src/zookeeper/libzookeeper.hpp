@@ -2,39 +2,30 @@
 
 #include <zookeeper/zookeeper.h>
 
-// The list serves two uses: the members of LibZooKeeper, and their loading.
-#define DLOCK_LIBZOOKEEPER_FUNCTIONS(EACH) \
-  EACH(zerror)                             \
-  EACH(zoo_add_auth)                       \
-  EACH(zoo_aget_children2)                 \
-  EACH(zoo_amulti)                         \
-  EACH(zoo_aset)                           \
-  EACH(zoo_awget)                          \
-  EACH(zoo_check_op_init)                  \
-  EACH(zoo_client_id)                      \
-  EACH(zoo_create_op_init)                 \
-  EACH(zoo_delete_op_init)                 \
-  EACH(zoo_recv_timeout)                   \
-  EACH(zoo_set_debug_level)                \
-  EACH(zoo_set_op_init)                    \
-  EACH(zoo_set_servers)                    \
-  EACH(zoo_state)                          \
-  EACH(zookeeper_close)                    \
-  EACH(zookeeper_init)                     \
-  EACH(zookeeper_interest)                 \
-  EACH(zookeeper_process)
+#include "base/shared_library.hpp"
 
 namespace dlock {
 
-/// The functions of libzookeeper that dlock uses, by their own names.
+/// The functions of libzookeeper that dlock uses.
 struct LibZooKeeper {
-#define DLOCK_LIBZOOKEEPER_MEMBER(name) decltype(&::name) name;
-  DLOCK_LIBZOOKEEPER_FUNCTIONS(DLOCK_LIBZOOKEEPER_MEMBER)
-#undef DLOCK_LIBZOOKEEPER_MEMBER
+  SharedLibrary library{
+      "libzookeeper_st.so.2",
+      "locks in ZooKeeper need its client library, on Debian the package libzookeeper-st2"};
+  DLOCK_LIBRARY_FUNCTIONS(zerror, zoo_add_auth, zoo_aget_children2, zoo_amulti, zoo_aset, zoo_awget,
+                          zoo_check_op_init, zoo_client_id, zoo_create_op_init, zoo_delete_op_init,
+                          zoo_recv_timeout, zoo_set_debug_level, zoo_set_op_init, zoo_set_servers,
+                          zoo_state, zookeeper_close, zookeeper_init, zookeeper_interest,
+                          zookeeper_process)
+
+  /// The library would otherwise log to stderr.
+  LibZooKeeper() { zoo_set_debug_level(static_cast<ZooLogLevel>(0)); }
 };
 
 /// Loads the single-threaded library at the first call. Throws Error{host_refused} if it is not
 /// installed.
-const LibZooKeeper& libzookeeper();
+inline const LibZooKeeper& libzookeeper() {
+  static const LibZooKeeper functions;
+  return functions;
+}
 
 }  // namespace dlock

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "sql/sql_connection.hpp"
+#include "sql/sql_backend.hpp"
 #include "support/process.hpp"
 
 namespace dlock::test {

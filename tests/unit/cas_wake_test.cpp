@@ -101,7 +101,7 @@ int fill(CasStore& store) {
 constexpr const char* clock_of_the_place = "86400000000";
 
 std::string grant_for(const Claim& claim, const std::string& rest) {
-  return "grant " + message_tag(claim.token) + " " + rest;
+  return "grant " + short_name(claim.token.text) + " " + rest;
 }
 
 /// Queues number 1 for the lock of number 0.
@@ -158,7 +158,7 @@ TEST_CASE("cas: a message that is not whole, or meant for another, grants a wait
   CasStore store = client_of(place);
   const Claim waiter = waiter_behind_another(store);
   const std::string clock = clock_of_the_place;
-  const std::string next = "next " + message_tag(waiter.token);
+  const std::string next = "next " + short_name(waiter.token.text);
   place.messages = {"",
                     "grant",
                     "grant ",
@@ -171,7 +171,7 @@ TEST_CASE("cas: a message that is not whole, or meant for another, grants a wait
                     grant_for(waiter, clock + " -1 7"),
                     grant_for(waiter, clock + " 60000 -7"),
                     grant_for(waiter, clock + " 60000 99999999999999999999"),
-                    "take " + message_tag(waiter.token) + " " + clock + " 60000 7",
+                    "take " + short_name(waiter.token.text) + " " + clock + " 60000 7",
                     next,
                     next + " x",
                     next + " 5 6"};

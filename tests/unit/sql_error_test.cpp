@@ -1,4 +1,4 @@
-#include "sql/sql_connection.hpp"
+#include "sql/sql_backend.hpp"
 
 #include <doctest/doctest.h>
 

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "sql/sql_connection.hpp"
+#include "sql/sql_backend.hpp"
 
 using namespace dlock;
 

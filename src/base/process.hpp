@@ -11,8 +11,8 @@
 
 namespace dlock {
 
-/// The contents of a file in /proc or /sys; empty if it cannot be read.
-std::string proc_text(const std::string& path);
+/// The contents of a file; empty if it cannot be read.
+std::string file_text(const std::string& path);
 
 /// The fields of /proc/PID/stat (proc(5)) that dlock needs.
 struct ProcessStat {

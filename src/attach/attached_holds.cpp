@@ -1,16 +1,24 @@
 #include "attach/attached_holds.hpp"
 
 #include <algorithm>
+#include <utility>
 
-#include "base/error.hpp"
 #include "base/wait.hpp"
 #include "lock/release.hpp"
 
 namespace dlock {
 namespace {
 
-auto by_key(const LockKey& key) {
-  return [&key](const Held& held) { return held.claim.key == key; };
+auto find(const LockKey& key, std::vector<Held>& holds) {
+  return std::find_if(holds.begin(), holds.end(),
+                      [&](const Held& held) { return held.claim.key == key; });
+}
+
+void move_hold(const LockKey& key, std::vector<Held>& from, std::vector<Held>& to) {
+  const auto found = find(key, from);
+  if (found == from.end()) return;
+  to.push_back(std::move(*found));
+  from.erase(found);
 }
 
 }  // namespace
@@ -20,122 +28,60 @@ AttachedHolds::AttachedHolds(Store& store, std::vector<Held> held)
   resume();
 }
 
-bool AttachedHolds::has_leases() const {
-  return !held_.empty() && needs_renewal(store_, held_.front().claim);
-}
-
-int AttachedHolds::fd() const {
-  if (renewer_) return renewer_->news_fd();
-  return held_.empty() ? -1 : store_.host_view()->news_fd();
-}
-
 Deadline AttachedHolds::warning_due() const {
   const Deadline end = safe_until();
   return end == never ? never : end - usual_grace(held_.front().claim.ttl);
 }
 
 Deadline AttachedHolds::look_by() const {
+  if (!renewer_) return never;
   // The renewer reports no news when renewals succeed again.
   constexpr milliseconds pause_in_trouble{200};
-  if (warned_ && renewer_) return later(BootClock::now(), pause_in_trouble);
-  return std::min(warn_at(), look_again_);
+  const Deadline look = warned_ ? later(BootClock::now(), pause_in_trouble) : warning_due();
+  return std::min(look, renewer_->start_by());
 }
 
 std::optional<std::string> AttachedHolds::look() {
-  if (has_leases()) return look_at_leases();
-  if (BootClock::now() < look_again_ && !readable(fd())) return std::nullopt;
-  return look_at_processes();
-}
-
-std::optional<std::string> AttachedHolds::look_at_leases() {
+  if (!renewer_) return std::nullopt;
   renewer_->take_news();
-  if (!renewer_->lost()) {
-    if (BootClock::now() < warning_due()) warned_ = false;
-    return BootClock::now() < warn_at() ? std::nullopt : warn();
-  }
+  renewer_->start();
+  const bool is_lost = renewer_->lost();
   const auto loss = renewer_->loss();
+  if (!is_lost) {
+    const bool in_time = BootClock::now() < warning_due();
+    if (std::exchange(warned_, !in_time) || in_time) return std::nullopt;
+    // A renewal that has no answer yet must not delay the warning.
+    return loss ? lost_text(loss->key, loss->reason)
+                : lost_text(held_.front().claim.key, "not renewed in time");
+  }
   pause();
-  const auto held = std::find_if(held_.begin(), held_.end(), by_key(loss->key));
-  const bool released = may_have_been_released(loss->key);
-  if (!loss->gone) ended_.push_back(*held);
-  forget(loss->key);
+  std::vector<Held> gone;
+  move_hold(loss->key, held_, loss->gone ? gone : ended_);
   resume();
-  if (released) return std::nullopt;
-  return lost(loss->key, loss->reason);
-}
-
-std::string AttachedHolds::lost(const LockKey& key, const std::string& why) {
+  // The others may be lost for the same reason.
+  if (renewer_) renewer_->renew_now({});
   lost_ = true;
-  return lost_text(key, why);
-}
-
-/// Reports that a lease is near its end and could not be renewed.
-std::optional<std::string> AttachedHolds::warn() {
-  const auto trouble = renewer_->loss();
-  std::optional<LockKey> ending;
-  // A renewal that has no answer yet must not delay the warning.
-  if (leaving_.empty()) {
-    ending = trouble ? trouble->key : held_.front().claim.key;
-  } else {
-    ending = give_up_leaving();
-  }
-  if (!ending) return std::nullopt;
-  warned_ = true;
-  return lost_text(*ending, trouble ? trouble->reason : "not renewed in time");
-}
-
-/// Stops to renew the locks that are near their end and may have been released. Returns another key
-/// that is near its end.
-std::optional<LockKey> AttachedHolds::give_up_leaving() {
-  std::optional<LockKey> ending;
-  pause();
-  for (std::size_t i = 0; i < held_.size();) {
-    const Claim claim = held_[i].claim;
-    const auto stop_at = held_[i].grant.lease.valid_until - usual_grace(claim.ttl);
-    const bool ends = stop_at <= BootClock::now();
-    if (ends && may_have_been_released(claim.key)) {
-      ended_.push_back(held_[i]);
-      forget(claim.key);
-      continue;
-    }
-    if (ends) ending = claim.key;
-    ++i;
-  }
-  resume();
-  return ending;
-}
-
-std::optional<std::string> AttachedHolds::look_at_processes() {
-  look_again_ = later(BootClock::now(), look_at_files_every);
-  store_.host_view()->take_news();
-  for (std::size_t i = 0; i < held_.size();) {
-    const Claim claim = held_[i].claim;
-    const auto renewed = look_at_hold(store_, claim);
-    if (!renewed) look_again_ = later(BootClock::now(), pause_after_trouble);
-    if (!renewed || renewed->grant) {
-      ++i;
-      continue;
-    }
-    const bool released = may_have_been_released(claim.key);
-    forget(claim.key);
-    if (released) continue;
-    look_again_ = BootClock::now();
-    return lost(claim.key, gone_text(store_, renewed->evicted_by));
-  }
-  return std::nullopt;
+  return lost_text(loss->key, loss->reason);
 }
 
 bool AttachedHolds::about_to_be_released(const LockKey& key) {
-  if (std::none_of(held_.begin(), held_.end(), by_key(key))) return false;
-  leaving_.insert(key);
-  return true;
+  pause();
+  move_hold(key, held_, ended_);
+  resume();
+  return find(key, ended_) != ended_.end();
 }
 
-void AttachedHolds::release_ended(const LockKey& key, ReleaseEnd end) {
-  if (end == ReleaseEnd::refused) leaving_.extract(key);
-  if (end != ReleaseEnd::released) return;
+void AttachedHolds::released(const LockKey& key) {
+  std::vector<Held> gone;
+  move_hold(key, ended_, gone);
+}
+
+void AttachedHolds::not_released(const LockKey& key) {
+  const auto found = find(key, ended_);
+  // The loss of a lease that has ended was reported, or the script has no use for it any more.
+  if (found == ended_.end() || found->grant.lease.valid_until <= BootClock::now()) return;
   pause();
-  forget(key);
+  move_hold(key, ended_, held_);
   resume();
 }
 
@@ -150,11 +96,6 @@ void AttachedHolds::release(milliseconds at_most) {
   release_all(store_, all, std::min(at_most, std::max(least, left_until(end))));
 }
 
-void AttachedHolds::forget(const LockKey& key) {
-  leaving_.erase(key);
-  std::erase_if(held_, by_key(key));
-}
-
 void AttachedHolds::pause() {
   if (!renewer_) return;
   held_ = renewer_->stop();
@@ -162,11 +103,9 @@ void AttachedHolds::pause() {
 }
 
 void AttachedHolds::resume() {
-  if (has_leases()) {
-    renewer_.emplace(store_, held_);
-  } else if (!held_.empty()) {
-    look_again_ = std::min(look_again_, later(BootClock::now(), look_at_files_every));
-  }
+  if (held_.empty()) return;
+  renewer_.emplace(store_, held_, nullptr, LeaseRenewer::Begin::when_due);
+  renewer_->start();
 }
 
 }  // namespace dlock

@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <csignal>
 #include <future>
-#include <numeric>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -79,24 +78,12 @@ void detach_from_caller() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     if (dup2(nothing.get(), fd) < 0) throw_errno("dup2");
   }
-  std::vector<int> fds = numbers_in("/proc/self/fd");
-  if (fds.empty()) {  // without /proc, try the lowest numbers, which the kernel gives first
-    fds.resize(65'536);
-    std::iota(fds.begin(), fds.end(), 0);
-  }
-  for (const int fd : fds) {
+  for (const int fd : numbers_in("/proc/self/fd")) {
     // dlock opens all its descriptors close-on-exec; the exec of dlock closed all others of that
     // kind.
     const bool is_the_callers = (fcntl(fd, F_GETFD) & FD_CLOEXEC) == 0;
     if (fd > STDERR_FILENO && is_the_callers) close(fd);
   }
-}
-
-/// Only threads of the kernel run no program.
-bool belongs_to_kernel(pid_t pid) {
-  const std::string exe = "/proc/" + std::to_string(pid) + "/exe";
-  char target = 0;
-  return readlink(exe.c_str(), &target, 1) < 0 && errno == ENOENT;
 }
 
 }  // namespace
@@ -115,7 +102,6 @@ WatchedProcess::WatchedProcess(pid_t pid) : pidfd_(open_pidfd(pid)) {
     refuse(name + " is another user's, and could not be told of a loss");
   }
   if (ended()) refuse("there is no " + name + " any more");
-  if (belongs_to_kernel(pid) && !ended()) refuse(name + " is a thread of the kernel");
 }
 
 bool WatchedProcess::send(int signal) const { return send_signal(pidfd_, signal); }
@@ -209,9 +195,10 @@ bool AttachDaemonProcess::take_over() {
 
 void AttachDaemonProcess::keep() {
   while (!holds_->empty()) {
-    std::vector<pollfd> fds{
-        {script_.fd(), POLLIN, 0}, {holds_->fd(), POLLIN, 0}, {channel_.get(), POLLIN, 0}};
-    socket_->add_to(fds);
+    pollfd fds[] = {{script_.fd(), POLLIN, 0},
+                    {holds_->fd(), POLLIN, 0},
+                    {channel_.get(), POLLIN, 0},
+                    {socket_->fd(), POLLIN, 0}};
     poll_until(fds, std::min({holds_->look_by(), socket_->open_by(), kill_at_}));
     if (script_.ended()) {
       see_script_end();
@@ -323,22 +310,21 @@ void AttachDaemonProcess::see_script_end() {
 
 }  // namespace
 
-AttachDaemon::AttachDaemon(StorePtr& store, std::function<StorePtr()> open_store,
-                           const std::vector<Held>& held, const WatchedProcess& script,
-                           int loss_signal)
-    : store_(store), open_store_(std::move(open_store)), held_(held) {
+AttachDaemon::AttachDaemon(StorePtr& store, const std::vector<Held>& held,
+                           const WatchedProcess& script, int loss_signal)
+    : locks_(held.size()) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) throw_errno("socketpair");
   channel_.reset(ends[0]);
   Fd other(ends[1]);
-  store_->suspend(Suspension::fork);
+  store->suspend(Suspension::fork);
   const pid_t pid = fork();
   if (pid < 0) throw_errno("cannot start a process to keep the lock: fork");
   if (pid == 0) {
     channel_.reset();
     run_attach_daemon(std::move(store), held, script, loss_signal, std::move(other));
   }
-  if (auto* here = store_->host_view()) here->leave_to(pid);
+  if (auto* here = store->host_view()) here->leave_to(pid);
 }
 
 AttachDaemon::Start AttachDaemon::await(int cancel_fd) {
@@ -355,20 +341,9 @@ AttachDaemon::Start AttachDaemon::await(int cancel_fd) {
   ended_too_soon();
 }
 
-/// The daemon was killed, so the parent releases the locks. It opens new connections, because the
-/// server may not have finished its answer on those of the daemon.
-bool AttachDaemon::release_in_its_place() {
-  StorePtr anew = open_store_();
-  if (auto* here = store_->host_view()) here->leave_to(getpid());
-  store_ = std::move(anew);
-  return release_all(*store_, held_, time_to_release);
-}
-
 void AttachDaemon::ended_too_soon() {
-  const std::string what = "the attach daemon ended too soon";
   throw Error(ErrorKind::host_refused,
-              what + (release_in_its_place() ? ", so the lock was released"
-                                             : ", and the lock could not be released"));
+              "the attach daemon ended too soon; the lock ends with its lease, or with the script");
 }
 
 bool AttachDaemon::commit() {
@@ -387,16 +362,10 @@ void AttachDaemon::dismiss() {
   constexpr milliseconds time_to_end{1000};
   shutdown(channel_.get(), SHUT_WR);
   // The longest time that release_all() may take.
-  const auto for_all = time_to_release * static_cast<int>(held_.size() + 1);
+  const auto for_all = time_to_release * static_cast<int>(locks_ + 1);
   const Deadline until = later(BootClock::now(), for_all + time_to_end);
   pollfd fds[] = {{channel_.get(), POLLIN, 0}};
-  std::string last;
-  while (poll_until(fds, until) > 0) {
-    const std::string message = receive(channel_.get());
-    const bool killed = message.empty() && (last.empty() || last == daemon_keeps);
-    if (killed) release_in_its_place();
-    if (message.empty()) return;
-    last = message;
+  while (poll_until(fds, until) > 0 && !receive(channel_.get()).empty()) {
   }
 }
 

@@ -2,7 +2,7 @@
 
 #include <sys/types.h>
 
-#include <functional>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -19,7 +19,7 @@ namespace dlock {
 class WatchedProcess {
  public:
   /// Throws Error{usage} if its end cannot be watched or it may not be signalled: there is no such
-  /// process, or it is another user's, dlock itself or a thread of the kernel.
+  /// process, or it is another user's or dlock itself.
   explicit WatchedProcess(pid_t pid);
 
   pid_t pid() const { return id_.pid; }
@@ -44,10 +44,9 @@ inline constexpr milliseconds time_to_release{2000};
 class AttachDaemon {
  public:
   /// Forks, so there must be one thread. From then on the daemon uses the store, which must outlive
-  /// this object. If the daemon is killed on trial, the locks are released through a store from
-  /// `open_store`. Throws an Error; the caller then still has the locks.
-  AttachDaemon(StorePtr& store, std::function<StorePtr()> open_store, const std::vector<Held>& held,
-               const WatchedProcess& script, int loss_signal);
+  /// this object. Throws an Error; the caller then still has the locks.
+  AttachDaemon(StorePtr& store, const std::vector<Held>& held, const WatchedProcess& script,
+               int loss_signal);
 
   enum class Start { keeps, lost, interrupted };
   /// Waits until the daemon keeps the locks; `interrupted` when `cancel_fd` is readable. Throws the
@@ -60,12 +59,9 @@ class AttachDaemon {
   void dismiss();
 
  private:
-  bool release_in_its_place();
-  [[noreturn]] void ended_too_soon();
+  [[noreturn]] static void ended_too_soon();
 
-  StorePtr& store_;
-  std::function<StorePtr()> open_store_;
-  std::vector<Held> held_;
+  std::size_t locks_;
   Fd channel_;
 };
 

@@ -8,6 +8,9 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
@@ -15,16 +18,18 @@
 namespace dlock {
 namespace {
 
-// A client sends "release TOKEN KEY" and gets the answer "noted". Then it sends "released" or
-// "refused", or closes the connection.
-const std::string request_start = "release ";
-const std::string noted = "noted";
+// A client sends "release TOKEN KEY" before it asks the engine, and waits for the answer. Then it
+// sends "released TOKEN KEY" or "refused TOKEN KEY", or nothing if the engine did not answer. Each
+// message is a connection.
+const std::string will_release = "release";
 const std::string released = "released";
 const std::string refused = "refused";
 constexpr std::size_t longest_message = 4096;
-constexpr std::size_t most_clients = 16;
+constexpr int most_clients = 16;
 /// A daemon that is stopped must not delay a release for longer.
 constexpr timeval longest_wait{2, 0};
+/// A client that is stopped must not delay the daemon for longer.
+constexpr timeval time_to_speak{0, 100'000};
 
 struct Address {
   sockaddr_un name{};
@@ -50,8 +55,21 @@ bool is_same_user_or_root(int fd) {
   return peer.uid == geteuid() || peer.uid == 0;
 }
 
-bool say(int fd, const std::string& text) {
-  return send(fd, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
+/// Sends a message to the daemon, if there is one. Returns as recv(2) does: a positive number if
+/// the daemon has answered, a negative one if it did not in time or should not. Zero if it does not
+/// keep the key, has closed the connection after the message, or is not there.
+ssize_t tell_daemon(const std::string& word, const Token& token, const LockKey& key, bool waits) {
+  const Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  const Address address = address_of(token);
+  setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &longest_wait, sizeof longest_wait);
+  setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &longest_wait, sizeof longest_wait);
+  if (connect(fd.get(), address.get(), address.length) != 0) return 0;
+  // After the end of the daemon any user may listen at its address.
+  if (!is_same_user_or_root(fd.get()) && geteuid() != 0) return 0;
+  const std::string message = word + " " + token.text + " " + key.text;
+  if (send(fd.get(), message.data(), message.size(), MSG_NOSIGNAL) < 0) return 0;
+  char answer = 0;
+  return waits ? recv(fd.get(), &answer, 1, 0) : -1;
 }
 
 }  // namespace
@@ -66,52 +84,35 @@ ReleaseSocket::ReleaseSocket(Token token)
   }
 }
 
-void ReleaseSocket::add_to(std::vector<pollfd>& fds) const {
-  const bool shut = shut_until_ || clients_.size() == most_clients;
-  fds.push_back({shut ? -1 : listener_.get(), POLLIN, 0});
-  for (const ReleaseClient& client : clients_) fds.push_back({client.fd.get(), POLLIN, 0});
-}
-
 void ReleaseSocket::serve(AttachedHolds& holds) {
-  accept_clients();
-  std::erase_if(clients_, [&](ReleaseClient& client) {
-    // The client that has released the last key waits for the end of this process.
-    return !hear(client, holds) && !holds.empty();
-  });
-}
-
-void ReleaseSocket::accept_clients() {
   constexpr milliseconds pause_without_descriptor{200};
-  shut_until_.reset();
+  shut_until_ = never;
   // The number is limited because another user may connect without end.
-  for (std::size_t i = clients_.size(); i < most_clients; ++i) {
-    Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!fd) {
+  for (int i = 0; i < most_clients && !holds.empty(); ++i) {
+    Fd client(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!client) {
       if (errno != EAGAIN) shut_until_ = later(BootClock::now(), pause_without_descriptor);
       return;
     }
-    if (is_same_user_or_root(fd.get())) clients_.push_back({std::move(fd), std::nullopt});
+    if (is_same_user_or_root(client.get())) hear(std::move(client), holds);
   }
 }
 
-bool ReleaseSocket::hear(ReleaseClient& client, AttachedHolds& holds) const {
+void ReleaseSocket::hear(Fd client, AttachedHolds& holds) {
+  setsockopt(client.get(), SOL_SOCKET, SO_RCVTIMEO, &time_to_speak, sizeof time_to_speak);
   char text[longest_message];
-  const auto got = recv(client.fd.get(), text, sizeof text, 0);
-  if (got < 0 && errno == EAGAIN) return true;
-  const std::string message(text, got > 0 ? static_cast<std::size_t>(got) : 0);
-  if (client.releases) {
-    holds.release_ended(*client.releases, message == released  ? ReleaseEnd::released
-                                          : message == refused ? ReleaseEnd::refused
-                                                               : ReleaseEnd::unknown);
-    return false;
+  const auto got = recv(client.get(), text, sizeof text, 0);
+  std::string_view rest(text, got > 0 ? static_cast<std::size_t>(got) : 0);
+  const auto word = take_until(rest, ' ');
+  if (take_until(rest, ' ') != token_.text) return;
+  const LockKey key{std::string(rest)};
+  if (word == refused) holds.not_released(key);
+  if (word == will_release && holds.about_to_be_released(key)) {
+    (void)!send(client.get(), "", 1, MSG_NOSIGNAL);
   }
-  const std::string start = request_start + token_.text + " ";
-  if (!message.starts_with(start)) return false;
-  const LockKey key{message.substr(start.size())};
-  if (!holds.about_to_be_released(key)) return false;
-  client.releases = key;
-  say(client.fd.get(), noted);
-  return true;
+  if (word != released) return;
+  holds.released(key);
+  if (holds.empty()) last_client_ = std::move(client);
 }
 
 bool is_attached(const Token& token) {
@@ -120,26 +121,11 @@ bool is_attached(const Token& token) {
   return connect(fd.get(), address.get(), address.length) == 0 || errno == EAGAIN;
 }
 
-ReleaseNotice::ReleaseNotice(const Token& token, const LockKey& key) {
-  Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  const Address address = address_of(token);
-  setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &longest_wait, sizeof longest_wait);
-  setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &longest_wait, sizeof longest_wait);
-  if (connect(fd.get(), address.get(), address.length) != 0) return;
-  // After the end of the daemon any user may listen at its address.
-  if (!is_same_user_or_root(fd.get()) && geteuid() != 0) return;
-  if (!say(fd.get(), request_start + token.text + " " + key.text)) return;
-  char answer[longest_message];
-  const auto got = recv(fd.get(), answer, sizeof answer, 0);
-  if (got == 0) return;
-  noted_ = got > 0;
-  daemon_ = std::move(fd);
-}
+ReleaseNotice::ReleaseNotice(const Token& token, const LockKey& key)
+    : token_(token), key_(key), noted_(tell_daemon(will_release, token, key, true)) {}
 
 void ReleaseNotice::answered(bool yes) const {
-  if (!daemon_ || !say(daemon_.get(), yes ? released : refused) || !noted_) return;
-  char end = 0;
-  [[maybe_unused]] const auto got = recv(daemon_.get(), &end, 1, 0);
+  if (noted_ != 0) tell_daemon(yes ? released : refused, token_, key_, noted_ > 0);
 }
 
 }  // namespace dlock

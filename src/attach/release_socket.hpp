@@ -1,14 +1,10 @@
 #pragma once
 
-#include <poll.h>
-
-#include <optional>
-#include <string>
-#include <vector>
+#include <sys/types.h>
 
 #include "attach/attached_holds.hpp"
 #include "base/clock.hpp"
-#include "base/wait.hpp"
+#include "base/fd.hpp"
 #include "lock/claim.hpp"
 
 namespace dlock {
@@ -21,27 +17,19 @@ class ReleaseSocket {
   /// Throws Error{host_refused}.
   explicit ReleaseSocket(Token token);
 
-  /// Appends the descriptors to poll before serve(), which must be called at open_by() at the
-  /// latest.
-  void add_to(std::vector<pollfd>& fds) const;
-  Deadline open_by() const { return shut_until_.value_or(never); }
-  /// Takes what has arrived, without waiting.
+  /// When it is readable, and at open_by() at the latest, serve() must be called.
+  int fd() const { return shut_until_ == never ? listener_.get() : -1; }
+  Deadline open_by() const { return shut_until_; }
+  /// Hears the clients that have come.
   void serve(AttachedHolds& holds);
 
  private:
-  struct ReleaseClient {
-    Fd fd;
-    std::optional<LockKey> releases;
-  };
-
-  void accept_clients();
-  /// False if no further message is expected.
-  bool hear(ReleaseClient& client, AttachedHolds& holds) const;
+  void hear(Fd client, AttachedHolds& holds);
 
   Token token_;
   Fd listener_;
-  std::vector<ReleaseClient> clients_;
-  std::optional<Deadline> shut_until_;  ///< there was no descriptor for a client
+  Fd last_client_;  ///< has released the last key, and waits for the end of this process
+  Deadline shut_until_ = never;  ///< there was no descriptor for a client
 };
 
 /// Whether an attach daemon in this network namespace keeps the locks of this token.
@@ -52,14 +40,15 @@ class ReleaseNotice {
  public:
   /// Waits until the daemon has noted the release, but not for a daemon that is stopped.
   ReleaseNotice(const Token& token, const LockKey& key);
-  /// Tells the daemon the engine's answer to the release. After a yes it returns when the daemon
-  /// has dropped the key, and has ended if that was its last key. If it is never called, the daemon
-  /// takes the result for unknown.
+  /// Tells the daemon the engine's answer to the release, or that it was not asked: a no. After a
+  /// yes it returns when the daemon has dropped the key, and has ended if that was its last key. If
+  /// it is never called, the daemon takes the result for unknown.
   void answered(bool yes) const;
 
  private:
-  Fd daemon_;
-  bool noted_ = false;
+  const Token& token_;
+  const LockKey& key_;
+  ssize_t noted_;  ///< positive if the daemon has noted it, 0 if none keeps this key
 };
 
 }  // namespace dlock

@@ -4,8 +4,6 @@
 #include <cstdint>
 #include <string>
 
-#include "base/fd.hpp"
-
 namespace dlock {
 
 using std::chrono::microseconds;
@@ -43,23 +41,5 @@ WallTime wall_at(Deadline then);
 
 /// `2026-01-02T03:04:05.678Z`.
 std::string iso8601(WallTime time);
-
-/// Notices that the wall clock was set while BootClock ran on: by a user, by NTP, or by the guest
-/// agent of a virtual machine that was paused without any of its clocks counting. Only in the last
-/// case did time pass that BootClock does not count, and a guest cannot tell which case it was
-/// (https://man7.org/linux/man-pages/man2/timerfd_create.2.html, TFD_TIMER_CANCEL_ON_SET).
-class ClockSteps {
- public:
-  ClockSteps();
-  /// Readable once the wall clock has been set; then call taken(). -1 if no descriptor was free.
-  int fd() const { return timer_.get(); }
-  /// Returns how far the wall clock moved against BootClock since the last call, and makes fd()
-  /// unreadable. A clock that is only slewed moves BootClock as well.
-  std::chrono::nanoseconds taken();
-
- private:
-  Fd timer_;
-  std::chrono::nanoseconds apart_;
-};
 
 }  // namespace dlock

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <iterator>
 
 namespace dlock {
@@ -10,12 +12,14 @@ namespace {
 
 struct Unit {
   std::string_view name;
-  long long ms;
+  double ms;
 };
 
 /// Largest first, because `1h30m` names each unit at most once and in this order.
 constexpr Unit units[] = {
     {"d", 86'400'000}, {"h", 3'600'000}, {"m", 60'000}, {"s", 1'000}, {"ms", 1}};
+
+constexpr std::string_view digits = "0123456789.";
 
 /// Takes the characters of `set` from the front of `text`.
 std::string_view take_any(std::string_view& text, std::string_view set) {
@@ -24,60 +28,36 @@ std::string_view take_any(std::string_view& text, std::string_view set) {
   return taken;
 }
 
-/// Reads a number with at most nine decimal places. Returns its whole part, and its fraction in
-/// `billionths`.
-std::optional<long long> take_amount(std::string_view& text, long long& billionths) {
-  constexpr std::string_view digits = "0123456789";
-  constexpr std::size_t most_digits = 11, most_places = 9;
-  const std::string whole(take_any(text, digits));
-  std::string fraction;
-  if (text.starts_with('.')) {
-    text.remove_prefix(1);
-    fraction = take_any(text, digits);
-    if (fraction.empty()) return std::nullopt;
-  }
-  if (whole.size() + fraction.size() == 0 || whole.size() > most_digits ||
-      fraction.size() > most_places) {
-    return std::nullopt;
-  }
-  fraction.resize(most_places, '0');
-  billionths = std::stoll(fraction);
-  return whole.empty() ? 0 : std::stoll(whole);
-}
-
-/// Reads one number with its unit and returns milliseconds, rounded up. `ceiling_ms` is the last
-/// unit seen, and the next must be smaller. A number without a unit is seconds, and must be the
-/// whole text.
-std::optional<long long> take_part(std::string_view& text, long long& ceiling_ms) {
-  const bool first = ceiling_ms == 0;
-  long long billionths = 0;
-  const auto whole = take_amount(text, billionths);
-  if (!whole) return std::nullopt;
-  auto name = take_any(text, "dhms");
-  if (name.empty() && text.empty() && first) name = "s";
-  const auto* unit = std::find_if(std::begin(units), std::end(units),
-                                  [&](const Unit& each) { return each.name == name; });
-  if (unit == std::end(units) || (!first && unit->ms >= ceiling_ms)) return std::nullopt;
-  ceiling_ms = unit->ms;
-  if (*whole > longest_duration.count() / unit->ms + 1) return std::nullopt;
-  constexpr long long billion = 1'000'000'000;
-  const long long part = (billionths * unit->ms + billion - 1) / billion;
-  return *whole * unit->ms + part;
+/// A decimal number without sign, exponent or a dot at its end.
+std::optional<double> decimal(const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != '\0' || text.ends_with('.')) return std::nullopt;
+  return value;
 }
 
 }  // namespace
 
 std::optional<milliseconds> parse_duration(std::string_view text) {
-  if (text.empty()) return std::nullopt;
-  long long total = 0;
-  long long ceiling_ms = 0;
-  while (!text.empty()) {
-    const auto part = take_part(text, ceiling_ms);
-    if (!part) return std::nullopt;
-    total += *part;
-  }
-  if (total > longest_duration.count()) return std::nullopt;
-  return milliseconds(total);
+  // A number without a unit is seconds.
+  const bool has_unit = text.find_first_not_of(digits) != std::string_view::npos;
+  const std::string all = std::string(text) + (has_unit || text.empty() ? "" : "s");
+  std::string_view rest = all;
+  double total = 0;
+  const Unit* first = std::begin(units);
+  do {
+    const auto number = decimal(std::string(take_any(rest, digits)));
+    const auto name = take_any(rest, "dhms");
+    const auto* unit =
+        std::find_if(first, std::end(units), [&](const Unit& each) { return each.name == name; });
+    if (!number || unit == std::end(units)) return std::nullopt;
+    total += *number * unit->ms;
+    first = unit + 1;
+  } while (!rest.empty());
+  // Less than one nanosecond is an error of the floating point.
+  constexpr double error = 1e-7;
+  const milliseconds span(static_cast<long long>(std::ceil(std::min(total, 1e15) - error)));
+  return span > longest_duration ? std::nullopt : std::optional(span);
 }
 
 std::optional<long long> parse_number(std::string_view text, long long low, long long high) {

@@ -8,10 +8,14 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <memory>
+#include <string_view>
+
+#include "base/duration.hpp"
+#include "base/text.hpp"
 
 namespace dlock {
 namespace {
@@ -33,15 +37,10 @@ bool for_each_entry(const std::string& folder, const Use& use) {
   return true;
 }
 
-void append_numbers(const std::string& text, std::vector<pid_t>& numbers) {
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  while (at < end) {
-    pid_t number = 0;
-    const auto [rest, error] = std::from_chars(at, end, number);
-    if (error == std::errc()) numbers.push_back(number);
-    at = rest + 1;
-  }
+/// Appends `text` if it is a number.
+void append_number(std::string_view text, std::vector<int>& numbers) {
+  const auto number = parse_number(text, 0, std::numeric_limits<int>::max());
+  if (number) numbers.push_back(static_cast<int>(*number));
 }
 
 std::string text_of(const Fd& file) {
@@ -74,7 +73,7 @@ std::uint64_t own_pid_space() {
 
 }  // namespace
 
-std::string proc_text(const std::string& path) {
+std::string file_text(const std::string& path) {
   return text_of(Fd(open(path.c_str(), O_RDONLY | O_CLOEXEC)));
 }
 
@@ -83,7 +82,7 @@ std::string proc_text(const std::string& path) {
 /// time.
 std::optional<ProcessStat> stat_of(pid_t pid) {
   if (!proc_is_ours()) return std::nullopt;
-  const std::string text = proc_text(proc_path(pid, "stat"));
+  const std::string text = file_text(proc_path(pid, "stat"));
   const auto close = text.rfind(')');
   if (close == std::string::npos || close + 2 >= text.size()) return std::nullopt;
   ProcessStat stat;
@@ -103,7 +102,7 @@ std::optional<ProcessStat> stat_of(pid_t pid) {
 }
 
 std::string command_name(pid_t pid) {
-  std::string name = proc_is_ours() ? proc_text(proc_path(pid, "comm")) : "";
+  std::string name = proc_is_ours() ? file_text(proc_path(pid, "comm")) : "";
   if (!name.empty() && name.back() == '\n') name.pop_back();
   return name;
 }
@@ -123,7 +122,10 @@ std::optional<std::vector<pid_t>> children_of(pid_t pid) {
       return;
     }
     read_one = true;
-    append_numbers(text_of(file), children);
+    const std::string list = text_of(file);
+    for (std::string_view rest = list; !rest.empty();) {
+      append_number(take_until(rest, ' '), children);
+    }
   });
   failed = failed || (!listed && !is_gone(errno));
   // Without /proc, or with a kernel that lists no children, an existing process looks ended.
@@ -134,11 +136,7 @@ std::optional<std::vector<pid_t>> children_of(pid_t pid) {
 
 std::vector<int> numbers_in(const std::string& folder) {
   std::vector<int> numbers;
-  for_each_entry(folder, [&](const char* name) {
-    int number = 0;
-    const auto [rest, error] = std::from_chars(name, name + std::strlen(name), number);
-    if (error == std::errc() && *rest == '\0') numbers.push_back(number);
-  });
+  for_each_entry(folder, [&](const char* name) { append_number(name, numbers); });
   return numbers;
 }
 

@@ -12,7 +12,7 @@
 namespace dlock {
 
 /// The contents of a file, for example in /proc; empty if it cannot be read.
-std::string proc_text(const std::string& path);
+std::string file_text(const std::string& path);
 
 /// The fields of /proc/PID/stat (proc(5)) that dlock needs.
 struct ProcessStat {

@@ -41,60 +41,39 @@ AnyOf::AnyOf(std::span<const int> fds) : epoll_(epoll_create1(EPOLL_CLOEXEC)) {
 
 namespace {
 
-int poll_once(std::span<pollfd> fds, int timeout_ms) {
-  const int ready = poll(fds.data(), fds.size(), timeout_ms);
-  if (ready < 0 && errno != EINTR) throw_errno("poll");
-  return ready;
-}
-
-/// poll's timeout runs on CLOCK_MONOTONIC, which stops during a suspend. Up to this length that
-/// does no harm, and no timer is needed.
-constexpr milliseconds longest_plain_poll{20};
-
-constexpr milliseconds slice_without_timer{500};
-
-int poll_in_slices(std::span<pollfd> fds, Deadline deadline) {
-  while (true) {
-    const auto left = left_until(deadline);
-    const int ready = poll_once(fds, static_cast<int>(std::min(left, slice_without_timer).count()));
-    if (ready > 0 || (ready == 0 && left <= slice_without_timer)) return ready;
-  }
-}
-
-int poll_with_timer(std::span<pollfd> fds, Deadline deadline) {
-  const Fd timer(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
-  // No descriptor is free; a holder must not end because of that.
-  if (!timer) return poll_in_slices(fds, deadline);
+/// A timer on BootClock, because poll's own timeout runs on CLOCK_MONOTONIC, which stops during a
+/// suspend. Empty if no descriptor is free.
+Fd timer_at(Deadline deadline) {
+  Fd timer(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
   const auto at = deadline.time_since_epoch();
   const auto seconds = std::chrono::floor<std::chrono::seconds>(at);
   itimerspec when{};
   when.it_value.tv_sec = seconds.count();
   when.it_value.tv_nsec = (at - seconds).count();
-  if (timerfd_settime(timer.get(), TFD_TIMER_ABSTIME, &when, nullptr) < 0) {
-    throw_errno("timerfd_settime");
-  }
-  std::vector<pollfd> all(fds.begin(), fds.end());
-  all.push_back({timer.get(), POLLIN, 0});
-  int ready = -1;
-  while (ready < 0) ready = poll_once(all, -1);
-  std::copy(all.begin(), all.end() - 1, fds.begin());
-  return ready - (all.back().revents != 0 ? 1 : 0);
+  if (timer) timerfd_settime(timer.get(), TFD_TIMER_ABSTIME, &when, nullptr);
+  return timer;
 }
 
 }  // namespace
 
 int poll_until(std::span<pollfd> fds, Deadline deadline) {
+  // Up to this length a suspend does no harm, and no timer is needed.
+  constexpr milliseconds longest_plain_poll{20};
+  // A holder must not end because no descriptor is free for a timer.
+  constexpr milliseconds slice_without_timer{500};
+  const bool is_long = deadline != never && left_until(deadline) > longest_plain_poll;
+  const Fd timer = is_long ? timer_at(deadline) : Fd();
+  std::vector<pollfd> all(fds.begin(), fds.end());
+  all.push_back({timer.get(), POLLIN, 0});
   while (true) {
-    int ready = 0;
-    if (deadline == never) {
-      ready = poll_once(fds, -1);
-    } else {
-      const auto left = left_until(deadline);
-      if (left > longest_plain_poll) return poll_with_timer(fds, deadline);
-      ready = poll_once(fds, static_cast<int>(left.count()));
-      if (ready == 0 && left_until(deadline) > milliseconds(0)) continue;
-    }
-    if (ready >= 0) return ready;
+    const auto slice = std::min(left_until(deadline), slice_without_timer);
+    const bool by_event = timer || deadline == never;
+    int ready = poll(all.data(), all.size(), by_event ? -1 : static_cast<int>(slice.count()));
+    if (ready < 0 && errno != EINTR) throw_errno("poll");
+    if (ready > 0 && all.back().revents != 0) --ready;
+    if (ready <= 0 && BootClock::now() < deadline) continue;
+    std::copy(all.begin(), all.end() - 1, fds.begin());
+    return std::max(ready, 0);
   }
 }
 

@@ -12,7 +12,6 @@
 #include "commands/commands.hpp"
 #include "commands/held_locks.hpp"
 #include "commands/lock_acquirer.hpp"
-#include "commands/open_store.hpp"
 #include "lock/release.hpp"
 #include "output/json.hpp"
 
@@ -153,8 +152,7 @@ int Acquire::start_attach_daemon(const std::vector<Held>& held) {
         " expires, unless process 1 is an init (docker run --init)");
   }
   try {
-    const auto open = [this] { return open_store(settings_); };
-    daemon_.emplace(acquiring_.store_ptr(), open, held, *script_, settings_.stop_signal);
+    daemon_.emplace(acquiring_.store_ptr(), held, *script_, settings_.stop_signal);
   } catch (const Error&) {
     release(held);
     throw;

@@ -29,7 +29,7 @@ std::optional<FenceFile> open_fence_file(const GuardSettings& settings, const Lo
 int run_guarded(const GuardSettings& settings, const Log& log, Signals& signals) {
   Program program;
   program.argv = settings.command_argv;
-  Child child = start(program, signals);
+  Child child(program, signals);
   const Ending ending = supervise(child, signals, SuperviseOptions());
   const ChildEnd& end = ending.child;
   if (end.exec_error) {

@@ -67,8 +67,7 @@ bool HeldLocks::ready_to_start(milliseconds grace) {
 bool HeldLocks::command_started(pid_t group) {
   for (const Held& held : held_) {
     if (store_.host_view()->command_started(held.claim, group)) continue;
-    const auto renewed = look_at_hold(store_, held.claim);
-    lost(held.claim, renewed ? renewed->evicted_by : std::nullopt);
+    lost(held.claim, store_.renew(held.claim, {}, short_call()).evicted_by);
     return false;
   }
   return true;
@@ -83,23 +82,16 @@ std::optional<Who> HeldLocks::evicted_by() const {
 }
 
 void HeldLocks::start_renewing(pid_t command, std::atomic<BootClock::rep>* safe_until) {
-  if (!needs_renewal()) {
-    look_by_ = later(BootClock::now(), look_at_files_every);
-    return;
-  }
   for (Held& held : held_) held.claim.who.command_pid = command;
   renewer_.emplace(store_, held_, safe_until, LeaseRenewer::Begin::when_due);
 }
 
-int HeldLocks::fd() const {
-  if (renewer_) return renewer_->news_fd();
-  return needs_renewal() ? -1 : store_.host_view()->news_fd();
-}
+int HeldLocks::fd() const { return renewer_ ? renewer_->news_fd() : -1; }
 
-Deadline HeldLocks::look_by() const { return renewer_ ? renewer_->start_by() : look_by_; }
+Deadline HeldLocks::look_by() const { return renewer_ ? renewer_->start_by() : never; }
 
 bool HeldLocks::look() {
-  if (!renewer_) return look_at_processes();
+  if (!renewer_) return false;
   renewer_->take_news();
   renewer_->start();
   for (const auto& [key, margin] : renewer_->take_margins()) {
@@ -108,24 +100,11 @@ bool HeldLocks::look() {
   return renewer_->lost();
 }
 
-bool HeldLocks::look_at_processes() {
-  store_.host_view()->take_news();
-  look_by_ = later(BootClock::now(), look_at_files_every);
-  for (const Held& held : held_) {
-    const auto renewed = look_at_hold(store_, held.claim);
-    if (!renewed) look_by_ = later(BootClock::now(), pause_after_trouble);
-    if (!renewed || renewed->grant) continue;
-    lost(held.claim, renewed->evicted_by);
-    return true;
-  }
-  return false;
-}
-
 void HeldLocks::look_no_more() {
   if (!renewer_) return;
   // Stored now: if a server answers during the grace, the renewer forgets the loss.
   loss_ = renewer_->loss();
-  renewer_->start();
+  if (needs_renewal()) renewer_->start();
 }
 
 Deadline HeldLocks::safe_until() const {
@@ -144,13 +123,13 @@ milliseconds HeldLocks::grace(milliseconds usual) const {
 }
 
 void HeldLocks::renew_now() {
-  if (renewer_) renewer_->renew_now(request_timeout(held_.front().claim.ttl));
+  if (renewer_ && needs_renewal()) renewer_->renew_now(request_timeout(held_.front().claim.ttl));
 }
 
 std::string HeldLocks::stop_text() const {
   const std::string keys =
       joined(held_, ", ", [](const Held& held) { return escaped(held.claim.key.text); });
-  if (!renewer_) return "stopped: " + keys + " stays held until COMMAND has ended";
+  if (!needs_renewal()) return "stopped: " + keys + " stays held until COMMAND has ended";
   return "stopped: nobody renews " + keys + " meanwhile; unless continued within " +
          human_duration(left_until(renewer_->safe_until())) +
          ", others may hold it, and COMMAND is ended once continued";

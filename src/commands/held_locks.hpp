@@ -26,9 +26,9 @@ class HeldLocks final : public StopSource {
   bool ready_to_start(milliseconds grace);
   /// Records the command's process group in holds without a lease; returns false if a hold is lost.
   bool command_started(pid_t group);
-  /// Starts to renew leases, or to watch holds without one. Called once the command's process
-  /// exists, so that dlock forks with a single thread. `command` is that process, which other
-  /// clients see; `safe_until` as in LeaseRenewer.
+  /// Starts to renew the holds. Called once the command's process exists, so that dlock forks with
+  /// a single thread. `command` is that process, which other clients see; `safe_until` as in
+  /// LeaseRenewer.
   void start_renewing(pid_t command, std::atomic<BootClock::rep>* safe_until = nullptr);
   void renew_now();
   /// The message about the locks when dlock is stopped (^Z).
@@ -59,7 +59,6 @@ class HeldLocks final : public StopSource {
   milliseconds grace(milliseconds usual) const override;
 
  private:
-  bool look_at_processes();
   void lost(const Claim& claim, const std::optional<Who>& evicted_by);
   Outcome release(const Held& held, ReleaseMode mode, std::vector<std::string>& troubles);
 
@@ -67,7 +66,6 @@ class HeldLocks final : public StopSource {
   std::vector<Held> held_;
   const Log& log_;
   std::optional<LeaseRenewer> renewer_;
-  Deadline look_by_ = never;  ///< for holds without a lease
   std::optional<Loss> loss_;
 };
 

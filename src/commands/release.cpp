@@ -44,13 +44,15 @@ bool may_be_done(const Error& error, const Event& sent) {
 
 /// If the answer to a sent request is lost, the engine may have released the lock. This asks once
 /// more; if the hold is gone then, the first request has released it, or its lease has expired.
-ReleaseResult release_for_certain(Store& store, const Claim& claim, const Log& log) {
+ReleaseResult release_for_certain(Store& store, const Claim& claim, const ReleaseNotice& notice,
+                                  const Log& log) {
   const Event sent;
   CallOptions first = short_call();
   first.sent = &sent;
   try {
     return store.release(claim, {}, first);
   } catch (const Error& error) {
+    if (!sent.raised()) notice.answered(false);
     if (!may_be_done(error, sent)) throw;
   }
   auto second = store.release(claim, {}, at_most(time_for_a_second_request, short_call()));
@@ -65,7 +67,7 @@ ExitCode give_up_hold(Store& store, const ReleaseSettings& settings, const LockK
                       const Log& log) {
   const Token& token = *settings.token;
   const ReleaseNotice notice(token, key);
-  const auto [outcome, by] = release_for_certain(store, claim_named(key, token), log);
+  const auto [outcome, by] = release_for_certain(store, claim_named(key, token), notice, log);
   const bool was_held = outcome != Released::not_held;
   notice.answered(was_held);
   if (settings.json && !settings.quiet) print(released_json(key, was_held, by));

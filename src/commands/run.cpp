@@ -150,8 +150,8 @@ void Run::start_child(std::optional<Child>& child, HeldLocks& holding) {
     if (!held) throw Error(ErrorKind::unavailable, "lost before COMMAND started");
   };
   try {
-    child.emplace(start(program(holding), signals_,
-                        holding.needs_renewal() ? nullptr : std::function<void()>(record)));
+    child.emplace(program(holding), signals_,
+                  holding.needs_renewal() ? nullptr : std::function<void()>(record));
   } catch (const std::exception&) {
     if (held) throw;
   }
@@ -276,7 +276,7 @@ int Run::finished(Ending ending, HeldLocks& holding) {
     status_.lost = true;
     if (status_.reason.empty()) status_.reason = "lost before the release";
   }
-  const bool ended_well = ending.why == Ending::Reason::exited && ending.child.exit_code == 0;
+  const bool ended_well = ending.why == Ending::Reason::ended && ending.child.exit_code == 0;
   if (lost || (ended_well && status_.lost && settings_.stop_on_loss)) {
     return done(static_cast<int>(ExitCode::lost));
   }
@@ -293,13 +293,8 @@ void Run::describe(const Ending& ending, const HeldLocks& holding) {
   status_.child_signal = ending.child.signal;
   status_.lost = ending.loss_noticed && ending.why != Ending::Reason::lost;
   switch (ending.why) {
-    case Ending::Reason::exited:
-      status_.outcome = "exited";
-      break;
-    case Ending::Reason::signalled:
-      status_.outcome = "signalled";
-      break;
-    case Ending::Reason::not_started:
+    case Ending::Reason::ended:
+      status_.outcome = ending.child.signal ? "signalled" : "exited";
       break;
     case Ending::Reason::lost:
       status_.outcome = "lost";

@@ -91,14 +91,14 @@ void check_own(const std::string& path, const struct stat& info) {
 std::uint64_t boot_hash() {
   static const std::uint64_t hash = [] {
     constexpr auto path = "/proc/sys/kernel/random/boot_id";
-    const std::string id = is_of_the_kernel(path) ? proc_text(path) : "";
+    const std::string id = is_of_the_kernel(path) ? file_text(path) : "";
     return id.empty() ? 0 : fnv1a(id);
   }();
   return hash;
 }
 
 std::string host_id(const std::string& machine_id_file) {
-  const std::string text = proc_text(machine_id_file);
+  const std::string text = file_text(machine_id_file);
   const std::string id = text.substr(0, text.find_first_of("\r\n")).substr(0, HOST_NAME_MAX);
   return id.empty() ? host_name() : percent_encoded(id, "/.");
 }

@@ -50,9 +50,9 @@ pid_t command_pid_of(const HoldEntry& hold) {
 
 /// The holders on this host, with no lease for those that live by their process.
 std::vector<Holder> local_holders(const std::vector<HoldEntry>& entries, const Now& now) {
-  std::vector<Hold> holds;
+  std::vector<Holder> holds;
   for (const HoldEntry& entry : entries) {
-    Hold hold = hold_from(entry, now);
+    Holder hold = hold_from(entry, now);
     hold.who.command_pid = command_pid_of(entry);
     if (lives_by_process(entry, now.lease_clock)) hold.lease_left.reset();
     holds.push_back(std::move(hold));

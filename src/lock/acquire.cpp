@@ -257,13 +257,8 @@ Acquisition::End Acquisition::wait_renewing() {
   const int fds[] = {options_.cancel_fd, renewer.lost_fd()};
   const AnyOf interrupt(fds);
   const auto take_over = [&] {
-    const auto before = std::exchange(held_, renewer.stop());
-    for (std::size_t i = 0; i < held_.size(); ++i) {
-      // Before the first renewal, the second connection has not asked any server to record the
-      // hold.
-      const bool renewed = held_[i].grant.lease.valid_until != before[i].grant.lease.valid_until;
-      held_[i].renewed_elsewhere = before[i].renewed_elsewhere || renewed;
-    }
+    held_ = renewer.stop();
+    for (Held& held : held_) held.renewed_elsewhere = true;
   };
   End end = Stop::interrupted;
   try {

@@ -1,16 +1,12 @@
 #include "lock/grant.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "lock/store.hpp"
 
 namespace dlock {
 namespace {
-
-Holder holder_of(const Hold& hold) {
-  return Holder{hold.owner, hold.who, hold.acquired_at, hold.held, hold.lease_left,
-                hold.limit, 1,        hold.fence,       hold.kept};
-}
 
 Limit smaller(Limit a, Limit b) {
   if (a.unlimited()) return b;
@@ -18,7 +14,7 @@ Limit smaller(Limit a, Limit b) {
   return Limit{std::min(a.owners, b.owners)};
 }
 
-void join(Holder& holder, const Hold& hold) {
+void join(Holder& holder, const Holder& hold) {
   ++holder.holds;
   holder.limit = smaller(holder.limit, hold.limit);
   if (!hold.lease_left) {
@@ -43,16 +39,16 @@ void age_by(KeyState& state, milliseconds span) {
   if (state.latch) state.latch->left = std::max(milliseconds(0), state.latch->left - span);
 }
 
-std::vector<Holder> holders_of(std::vector<Hold> holds) {
+std::vector<Holder> holders_of(std::vector<Holder> holds) {
   std::stable_sort(holds.begin(), holds.end(),
-                   [](const Hold& a, const Hold& b) { return a.acquired_at < b.acquired_at; });
+                   [](const Holder& a, const Holder& b) { return a.acquired_at < b.acquired_at; });
   std::vector<Holder> holders;
-  for (const Hold& hold : holds) {
+  for (Holder& hold : holds) {
     const auto same = std::find_if(holders.begin(), holders.end(), [&](const Holder& holder) {
       return !hold.kept && !holder.kept && holder.owner == hold.owner;
     });
     if (same == holders.end()) {
-      holders.push_back(holder_of(hold));
+      holders.push_back(std::move(hold));
     } else {
       join(*same, hold);
     }

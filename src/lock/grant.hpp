@@ -147,22 +147,10 @@ struct KeyState {
 void age_by(std::vector<Holder>& holders, milliseconds span);
 void age_by(KeyState& state, milliseconds span);
 
-/// One hold as an engine stores it, with times relative to the engine's "now". holders_of() groups
-/// holds into Holders.
-struct Hold {
-  std::string owner;
-  Who who;
-  WallTime acquired_at;
-  milliseconds held{0};
-  std::optional<milliseconds> lease_left;
-  Limit limit;
-  Fence fence;
-  bool kept = false;
-};
-
-/// The owners that hold the key, oldest first. All holds of one owner become one Holder with its
-/// oldest process, its longest lease and its smallest limit; each hold in cooldown stays separate.
-std::vector<Holder> holders_of(std::vector<Hold> holds);
+/// The owners of these single holds, oldest first. All holds of one owner become one Holder with
+/// its oldest process, its longest lease and its smallest limit; each hold in cooldown stays
+/// separate.
+std::vector<Holder> holders_of(std::vector<Holder> holds);
 
 /// An answer that gives a reference for the times in later messages of the same server.
 struct DatedAnswer {

@@ -1,8 +1,13 @@
 #include "lock/lease_renewer.hpp"
 
 #include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <ctime>
+#include <limits>
 #include <utility>
 
 #include "base/duration.hpp"
@@ -28,13 +33,49 @@ constexpr milliseconds longest_doubt{500};
 
 constexpr milliseconds pause_before_confirming{50};
 
+/// How often a hold without a lease is looked at: another process may remove its files unnoticed,
+/// and cleaners remove old ones.
+constexpr milliseconds look_at_files_every{2000};
+/// The same after a look failed.
+constexpr milliseconds look_again_after{1000};
+/// For a thread that must not miss its deadlines.
+constexpr milliseconds longest_look{200};
+
+bool has_lease(const Held& held) { return held.grant.lease.valid_until != never; }
+
 /// Renewals come a third of this time apart. An engine may grant a longer lease than was asked for.
 milliseconds span_of(const Claim& claim, const Lease& lease) {
   return std::max(claim.ttl, lease.length);
 }
 
-milliseconds pause_after_failure(milliseconds ttl) {
-  return std::clamp(ttl / 30, milliseconds(10), milliseconds(1000));
+milliseconds pause_after_failure(const Held& held) {
+  if (!has_lease(held)) return look_again_after;
+  const auto span = span_of(held.claim, held.grant.lease);
+  return std::clamp(span / 30, milliseconds(10), milliseconds(1000));
+}
+
+milliseconds pause_after_success(const Held& held) {
+  if (!has_lease(held)) return look_at_files_every;
+  return span_of(held.claim, held.grant.lease) / renewals_a_lease;
+}
+
+/// A descriptor that is readable once the wall clock was set while BootClock ran on: by a user, by
+/// NTP, or by the guest agent of a virtual machine that was paused without any of its clocks
+/// counting. Only in the last case did time pass that BootClock does not count, and a guest cannot
+/// tell which case it was
+/// (https://man7.org/linux/man-pages/man2/timerfd_create.2.html, TFD_TIMER_CANCEL_ON_SET).
+Fd notice_clock_set() {
+  Fd timer(timerfd_create(CLOCK_REALTIME, TFD_CLOEXEC | TFD_NONBLOCK));
+  itimerspec at_the_end_of_time{};
+  at_the_end_of_time.it_value.tv_sec = std::numeric_limits<time_t>::max();
+  timerfd_settime(timer.get(), TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &at_the_end_of_time,
+                  nullptr);
+  return timer;
+}
+
+/// A wall clock that is only slewed moves BootClock as well.
+std::chrono::nanoseconds wall_against_boot() {
+  return wall_now().time_since_epoch() - BootClock::now().time_since_epoch();
 }
 
 }  // namespace
@@ -48,8 +89,8 @@ RenewalSchedule::RenewalSchedule(Store& store, std::vector<Held> held, int stop_
   const auto now = BootClock::now();
   for (Held& each : held) {
     const auto rest = each.grant.lease.valid_until - now;
-    auto due = never;
-    if (each.grant.lease.valid_until != never) {
+    auto due = later(now, look_at_files_every);
+    if (has_lease(each)) {
       const auto span = span_of(each.claim, each.grant.lease);
       due = later(now, rest - span * (renewals_a_lease - 1) / renewals_a_lease);
       // Those that were granted the lock together do not confirm it together.
@@ -105,7 +146,8 @@ void RenewalSchedule::connection_closed() {
 void RenewalSchedule::doubt(std::chrono::nanoseconds step) {
   if (std::chrono::abs(step) < noteworthy_step) return;
   for (Upkept& lease : leases_) {
-    if (lease.next != never) lease.held.clock_jump += std::max(step, std::chrono::nanoseconds(0));
+    if (lease.next == never || !has_lease(lease.held)) continue;
+    lease.held.clock_jump += std::max(step, std::chrono::nanoseconds(0));
   }
   renew_now();
 }
@@ -119,6 +161,7 @@ std::vector<Held> RenewalSchedule::take() {
 
 milliseconds RenewalSchedule::time_to_answer(const Upkept& lease) {
   const Grant& grant = lease.held.grant;
+  if (!has_lease(lease.held)) return longest_look;
   if (later(BootClock::now(), lease.held.clock_jump) >= grant.lease.valid_until) {
     return longest_doubt;
   }
@@ -150,7 +193,7 @@ std::optional<RenewalOutcome> RenewalSchedule::renew(Upkept& lease) {
     lease.held.grant.confirmed = true;
     lease.held.failing_since.reset();
     lease.held.clock_jump = std::chrono::nanoseconds(0);
-    lease.next = later(now, span_of(claim, renewed.grant->lease) / renewals_a_lease);
+    lease.next = later(now, pause_after_success(lease.held));
     const auto& now_on = renewed.grant->margin;
     const bool same = now_on && margin && now_on->held == margin->held && !now_on->misnamed;
     return RenewalOutcome{claim.key, same ? std::nullopt : now_on, {}};
@@ -177,7 +220,7 @@ RenewalOutcome RenewalSchedule::failed(Upkept& lease, Deadline since, const Erro
           ", so that its lease may have passed; " + why;
     lease.held.grant.lease.valid_until -= jump;
   }
-  auto pause = pause_after_failure(span_of(lease.held.claim, lease.held.grant.lease));
+  auto pause = pause_after_failure(lease.held);
   if (!lease.held.grant.confirmed) {
     pause = std::min(pause, pause_before_confirming);
     lease.confirm_within *= 8;
@@ -206,12 +249,14 @@ std::string lost_text(const LockKey& key, const std::string& reason) {
 LeaseRenewer::LeaseRenewer(Store& store, std::vector<Held> held,
                            std::atomic<BootClock::rep>* safe_until, Begin begin_at)
     : store_(store),
+      clock_set_(notice_clock_set()),
+      wall_ahead_(wall_against_boot()),
       doubts_(epoll_create1(EPOLL_CLOEXEC)),
       safe_until_(safe_until != nullptr ? safe_until : &own_safe_until_),
       schedule_(store, std::move(held), stop_.fd()) {
   epoll_event clock_set{EPOLLIN, {}};
-  epoll_ctl(doubts_.get(), EPOLL_CTL_ADD, steps_.fd(), &clock_set);
-  watch_connections();
+  epoll_ctl(doubts_.get(), EPOLL_CTL_ADD, clock_set_.get(), &clock_set);
+  watch_store();
   promise();
   if (begin_at == Begin::now || schedule_.next_due() <= BootClock::now()) begin();
 }
@@ -220,6 +265,10 @@ LeaseRenewer::~LeaseRenewer() { stop(); }
 
 void LeaseRenewer::start() {
   if (thread_.joinable()) return;
+  if (safe_until() == never) {
+    take_doubts();
+    return renew_next();
+  }
   try {
     begin();
   } catch (const Error& error) {
@@ -240,8 +289,12 @@ void LeaseRenewer::begin() {
   });
 }
 
-/// The kernel reports each close once (EPOLLET); sockets that are watched already stay watched.
-void LeaseRenewer::watch_connections() {
+/// The kernel reports each close once (EPOLLET); descriptors that are watched already stay watched.
+void LeaseRenewer::watch_store() {
+  if (auto* here = store_.host_view()) {
+    epoll_event news{EPOLLIN, {}};
+    epoll_ctl(doubts_.get(), EPOLL_CTL_ADD, here->news_fd(), &news);
+  }
   for (const int fd : store_.connections()) {
     epoll_event closed{EPOLLRDHUP | EPOLLET, {}};
     epoll_ctl(doubts_.get(), EPOLL_CTL_ADD, fd, &closed);
@@ -249,7 +302,14 @@ void LeaseRenewer::watch_connections() {
 }
 
 void LeaseRenewer::take_doubts() {
-  schedule_.doubt(steps_.taken());
+  std::uint64_t expirations = 0;
+  (void)!read(clock_set_.get(), &expirations, sizeof expirations);
+  const auto before = std::exchange(wall_ahead_, wall_against_boot());
+  schedule_.doubt(wall_ahead_ - before);
+  if (auto* here = store_.host_view(); here != nullptr && readable(here->news_fd())) {
+    here->take_news();
+    schedule_.renew_now();
+  }
   epoll_event event{};
   while (epoll_wait(doubts_.get(), &event, 1, 0) > 0 && event.events != EPOLLIN) {
     schedule_.connection_closed();
@@ -262,10 +322,16 @@ std::optional<Loss> LeaseRenewer::loss() const {
 }
 
 void LeaseRenewer::renew_now(milliseconds at_most) {
-  start();
   std::unique_lock guard(mutex_);
   renewal_asked_ = true;
-  renew_now_.raise();
+  guard.unlock();
+  if (thread_.joinable()) {
+    renew_now_.raise();
+  } else {
+    schedule_.renew_now();
+    start();
+  }
+  guard.lock();
   const auto done = [this] { return !renewal_asked_ || !thread_.joinable(); };
   renewed_.wait_for(guard, at_most, done);
 }
@@ -292,13 +358,17 @@ void LeaseRenewer::work() {
       renew_now_.clear();
       schedule_.renew_now();
     }
-    // Only one, because another may take seconds, and the clock may be set meanwhile.
-    if (const auto renewal = schedule_.renew_next()) report(*renewal);
-    watch_connections();
+    renew_next();
     const std::lock_guard guard(mutex_);
     if (schedule_.next_due() > BootClock::now() && !renew_now_.raised()) renewal_asked_ = false;
     renewed_.notify_all();
   }
+}
+
+/// Renews only one hold, because another may take seconds, and the clock may be set meanwhile.
+void LeaseRenewer::renew_next() {
+  if (const auto renewal = schedule_.renew_next()) report(*renewal);
+  watch_store();
 }
 
 void LeaseRenewer::report(const RenewalOutcome& renewal) {

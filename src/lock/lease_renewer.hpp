@@ -26,7 +26,7 @@ struct Held {
   /// How much time may have passed uncounted since the lease was confirmed, because the wall clock
   /// was set.
   std::chrono::nanoseconds clock_jump{0};
-  /// Another store than the releasing one has renewed the hold; see ReleaseOptions.
+  /// Another store than the releasing one may have renewed the hold; see ReleaseOptions.
   bool renewed_elsewhere = false;
 };
 
@@ -46,10 +46,11 @@ struct RenewalOutcome {
   std::optional<Loss> loss{};
 };
 
-/// Decides when the leases of some holds are renewed, and keeps the results. It renews after every
-/// third of a ttl, and after a failure retries until the lease expires. If the wall clock is set,
-/// time may have passed that no clock of this host counted: it renews every hold at once, and takes
-/// a hold that it cannot renew to be older by the step of the clock.
+/// Decides when some holds are renewed, and keeps the results. It renews a lease after every third
+/// of a ttl, and after a failure retries until the lease expires. If the wall clock is set, time
+/// may have passed that no clock of this host counted: it renews every hold at once, and takes a
+/// hold that it cannot renew to be older by the step of the clock. A hold without a lease is
+/// renewed every two seconds, which shows whether it still exists and touches its files.
 ///
 /// It has no thread: its user, such as LeaseRenewer, calls renew_next() at next_due(), until
 /// nothing is due.
@@ -58,9 +59,9 @@ class RenewalSchedule {
   /// `stop_fd` becomes readable to interrupt a renewal.
   RenewalSchedule(Store& store, std::vector<Held> held, int stop_fd);
 
-  /// When renew_next() has something to do; `never` if no lease is left to renew.
+  /// When renew_next() has something to do; `never` if all holds are lost.
   Deadline next_due() const;
-  /// Renews the lease that is due first; returns nothing if none is due, or if interrupted.
+  /// Renews the hold that is due first; returns nothing if none is due, or if interrupted.
   std::optional<RenewalOutcome> renew_next();
   /// Treats the lease that is due first as if its renewal had just failed for this reason.
   RenewalOutcome cannot_renew(const Error& why);
@@ -69,7 +70,7 @@ class RenewalSchedule {
   /// Whether every hold has been confirmed.
   bool confirmed() const;
 
-  /// Makes every lease due now.
+  /// Makes every hold due now.
   void renew_now() { renew_by(BootClock::now()); }
   /// The same, but at most once a second: some servers close every connection early.
   void connection_closed();
@@ -103,10 +104,9 @@ class RenewalSchedule {
 /// counts as unreachable.
 milliseconds request_timeout(milliseconds ttl);
 
-/// Renews the leases of some holds (RenewalSchedule) in its own thread. Only that thread uses the
-/// store until stop(). A file descriptor signals a loss. An atomic says until when the holds are
-/// valid at least; the supervisor reads it directly, so it stops the child in time even if a
-/// renewal hangs.
+/// Renews some holds (RenewalSchedule), leases in its own thread. Only that thread uses the store
+/// until stop(). A file descriptor signals a loss. An atomic says until when the holds are valid at
+/// least; the supervisor reads it directly, so it stops the child in time even if a renewal hangs.
 class LeaseRenewer {
  public:
   /// When the thread starts. Most commands end before a renewal is due, and a thread costs more
@@ -127,7 +127,8 @@ class LeaseRenewer {
   /// When the caller has to call start(); `never` once there is a thread.
   Deadline start_by() const { return thread_.joinable() ? never : schedule_.next_due(); }
   /// Starts the thread, unless there is one. If none can be created, that counts as a failed
-  /// renewal: start_by() says when to try again.
+  /// renewal: start_by() says when to try again. Holds without a lease get no thread: the engine
+  /// sees this host, so what is due takes a moment, and is done here.
   void start();
 
   /// Becomes readable when a hold is lost or its lease has expired.
@@ -135,7 +136,7 @@ class LeaseRenewer {
   bool lost() const { return lost_.raised(); }
   /// Readable after a loss, when safe_until() has become earlier and when there are margins to
   /// take, until take_news() is called. Before there is a thread, it is readable when the clock was
-  /// set or a connection was closed.
+  /// set, a connection was closed, or HostView has news.
   int news_fd() const { return thread_.joinable() ? news_.fd() : doubts_.get(); }
   void take_news() const { news_.clear(); }
   /// All holds are ours until then, whatever happens; `never` if none has a lease.
@@ -156,16 +157,20 @@ class LeaseRenewer {
 
  private:
   void begin();
-  void watch_connections();
+  void watch_store();
   void take_doubts();
   void work();
+  void renew_next();
   void report(const RenewalOutcome& renewal);
   void report_loss(const Loss& loss);
   void promise();
 
   Store& store_;
-  ClockSteps steps_;
-  Fd doubts_;  ///< epoll: readable when the clock was set, or a connection of the store was closed
+  Fd clock_set_;                         ///< readable once the wall clock was set
+  std::chrono::nanoseconds wall_ahead_;  ///< of BootClock, when last compared
+  /// An epoll: readable when the clock was set, a connection of the store was closed, or the
+  /// store's HostView has news.
+  Fd doubts_;
   Event news_;
   Event lost_;
   Event stop_;

@@ -1,7 +1,6 @@
 #include "lock/store.hpp"
 
 #include <algorithm>
-#include <exception>
 
 #include "base/text.hpp"
 #include "base/wait.hpp"
@@ -26,15 +25,6 @@ std::string gone_text(const Store& store, const std::optional<Who>& evicted_by) 
 
 bool needs_renewal(Store& store, const Claim& claim) {
   return claim.upkeep == Liveness::renewal || store.host_view() == nullptr;
-}
-
-std::optional<Renewed> look_at_hold(Store& store, const Claim& claim) {
-  constexpr milliseconds longest_look{200};
-  try {
-    return store.renew(claim, {}, {later(BootClock::now(), longest_look), -1});
-  } catch (const std::exception&) {
-    return std::nullopt;
-  }
 }
 
 CallOptions short_call() { return {later(BootClock::now(), silence_of_a_dead_server), -1}; }

@@ -115,12 +115,6 @@ struct Query {
   std::vector<std::string> globs;
 };
 
-/// How often the holder checks and touches its files: another process may remove them unnoticed,
-/// and cleaners remove old ones.
-constexpr milliseconds look_at_files_every{2000};
-/// The same after a check failed.
-constexpr milliseconds pause_after_trouble{1000};
-
 /// An engine's view of its own host: the holders' processes, and changes as they happen. A hold
 /// with Liveness::process lasts as long as a process, has no lease and needs no renewal. One thread
 /// at a time may use it.
@@ -217,10 +211,6 @@ std::string gone_text(const Store& store, const std::optional<Who>& evicted_by);
 
 /// Whether a hold of this claim needs renewals.
 bool needs_renewal(Store& store, const Claim& claim);
-
-/// Whether a hold that needs no renewal still exists, according to a renewal; nothing if the engine
-/// did not answer at once. For a thread that must not miss its deadlines.
-std::optional<Renewed> look_at_hold(Store& store, const Claim& claim);
 
 /// The part of a lease that may be lost to clocks of different rates and to rounding: 1 % + 2 ms,
 /// as on the Redlock page

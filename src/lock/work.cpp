@@ -3,12 +3,13 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <set>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include "base/text.hpp"
 
 namespace dlock {
 namespace {
@@ -27,16 +28,15 @@ Environment environment_of(pid_t pid) {
   const std::string path = "/proc/" + std::to_string(pid) + "/environ";
   const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) return {"", errno == EACCES || errno == EPERM};
-  return {proc_text(path)};
+  return {file_text(path)};
 }
 
 bool is_marked(std::string_view environment, const Owner& owner) {
   while (!environment.empty()) {
-    const auto variable = environment.substr(0, environment.find('\0'));
+    const auto variable = take_until(environment, '\0');
     if (variable.starts_with(mark)) {
       return Owner{std::string(variable.substr(mark.size()))}.is_or_below(owner);
     }
-    environment.remove_prefix(std::min(variable.size() + 1, environment.size()));
   }
   return false;
 }

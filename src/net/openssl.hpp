@@ -63,7 +63,6 @@
   EACH(X509_VERIFY_PARAM_set1_ip_asc)      \
   EACH(X509_free)                          \
   EACH(X509_get0_notAfter)                 \
-  EACH(X509_get0_notBefore)                \
   EACH(X509_get_default_cert_dir)          \
   EACH(X509_get_default_cert_dir_env)      \
   EACH(X509_get_default_cert_file)         \

@@ -97,9 +97,6 @@ Error refusal_in(X509_STORE_CTX* context, const std::string& expected, const std
       return refused(whose + " expired at " + text_of(ssl.X509_get0_notAfter(at)) +
                          ": the server needs a new one",
                      Cause::certificate_expired);
-    case X509_V_ERR_CERT_NOT_YET_VALID:
-      return refused(whose + " is not valid before " + text_of(ssl.X509_get0_notBefore(at)) +
-                     ": is the clock of this host right?");
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
       return refused(whose + " (" + subject_of(at) + ") is signed by itself and not among " +
                      trusted + ": if it is the right one, give it by --tls-ca");
@@ -283,10 +280,6 @@ Error TlsSession::alerted(int alert) const {
   const bool of_certificate = alert >= SSL_AD_BAD_CERTIFICATE && alert <= SSL_AD_UNKNOWN_CA &&
                               alert != SSL_AD_ILLEGAL_PARAMETER;
   if (alert == SSL_AD_PROTOCOL_VERSION) return unusable(speaks_old_tls + said, Cause::old_tls);
-  if (alert == SSL_AD_UNRECOGNIZED_NAME) {
-    return refused("the server does not know the name " + escaped(expected_) + said +
-                   ": give the right one by --tls-server-name");
-  }
   if (alert == TLS13_AD_CERTIFICATE_REQUIRED || may_want_certificate()) {
     return refused(wants_certificate + said);
   }

@@ -22,9 +22,9 @@ struct TlsFacts {
 };
 
 /// Returns a context that trusts the authorities of `settings` and has the client's certificate, if
-/// there is one. Throws Error{usage} about a wrong file, with its name and the kind of data in it;
-/// or Error{unavailable} if all files were good before in this process, because the file is being
-/// replaced. Any thread may call it.
+/// there is one. Throws Error{usage} that names a wrong file and its fault; or Error{unavailable}
+/// if all files were good before in this process, because the file is being replaced. Any thread
+/// may call it.
 OpenSslPtr<SSL_CTX> client_context(const TlsSettings& settings);
 
 /// The client side of one TLS connection, without a socket: Stream passes bytes in and out. TLS 1.2

@@ -7,12 +7,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 
 #include "base/error.hpp"
+#include "base/process.hpp"
 #include "base/text.hpp"
 
 namespace dlock {
@@ -28,43 +28,19 @@ std::string last_reason() {
          (reason == nullptr ? "it is damaged, or of a kind that OpenSSL does not know" : reason);
 }
 
-/// The contents of a file, by its PEM headers (RFC 7468).
-struct Pem {
-  bool certificate = false;
-  bool key = false;
-  bool encrypted = false;
-
-  std::string holds() const {
-    if (encrypted) return "holds an encrypted private key";
-    if (key) return certificate ? "holds a certificate and a private key" : "holds a private key";
-    return certificate ? "holds a certificate" : "holds nothing in PEM (-----BEGIN ...)";
-  }
-};
-
-Pem look_into(const char* option, const std::string& path) {
+/// The text of a PEM file (RFC 7468), which must have a block of this kind.
+std::string pem_in(const char* option, const std::string& path, const std::string& kind) {
   struct stat is {};
   if (stat(path.c_str(), &is) != 0) {
     refuse(option, path, std::string("cannot be read: ") + std::strerror(errno));
   }
   if (!S_ISREG(is.st_mode)) refuse(option, path, "is not a file");
-  if (is.st_size == 0) refuse(option, path, "is empty");
-  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "re"), std::fclose);
-  if (!file) refuse(option, path, "cannot be read");
-  Pem pem;
-  char block[1024];
-  for (std::string line; std::fgets(block, sizeof block, file.get()) != nullptr;) {
-    line += block;
-    if (!line.ends_with('\n') && std::feof(file.get()) == 0) continue;
-    const bool begins = line.starts_with("-----BEGIN ");
-    const auto has = [&](const char* word) { return line.find(word) != std::string::npos; };
-    if (begins && has("CERTIFICATE-----")) pem.certificate = true;
-    if (begins && has("PRIVATE KEY-----")) pem.key = true;
-    if (begins && has("ENCRYPTED")) pem.encrypted = true;
-    if (line.starts_with("Proc-Type:") && has("ENCRYPTED")) pem.encrypted = true;
-    line.clear();
+  std::string text = file_text(path);
+  if (text.empty()) refuse(option, path, is.st_size == 0 ? "is empty" : "cannot be read");
+  if (text.find(kind + "-----") == std::string::npos) {
+    refuse(option, path, "holds no " + kind + " in PEM");
   }
-  if (std::ferror(file.get()) != 0) refuse(option, path, "cannot be read");
-  return pem;
+  return text;
 }
 
 /// Whether the name is like `d41d8cd9.0`, as openssl rehash makes it.
@@ -125,19 +101,13 @@ void trust(SSL_CTX* context, const std::string& ca) {
     if (ssl.SSL_CTX_load_verify_dir(context, ca.c_str()) != 1) refuse(option, ca, last_reason());
     return;
   }
-  const Pem pem = look_into(option, ca);
-  if (!pem.certificate) refuse(option, ca, pem.holds() + ", no certificate");
+  pem_in(option, ca, "CERTIFICATE");
   if (ssl.SSL_CTX_load_verify_file(context, ca.c_str()) != 1) refuse(option, ca, last_reason());
 }
 
 void show_certificate(SSL_CTX* context, const std::string& path) {
   constexpr const char* option = "--tls-cert";
-  const Pem pem = look_into(option, path);
-  if (!pem.certificate) {
-    refuse(option, path,
-           pem.holds() + ", no certificate" +
-               (pem.key ? ": are --tls-cert and --tls-key swapped?" : ""));
-  }
+  pem_in(option, path, "CERTIFICATE");
   if (openssl().SSL_CTX_use_certificate_chain_file(context, path.c_str()) != 1) {
     refuse(option, path, last_reason());
   }
@@ -146,16 +116,10 @@ void show_certificate(SSL_CTX* context, const std::string& path) {
 void prove_certificate(SSL_CTX* context, const TlsSettings& settings) {
   constexpr const char* option = "--tls-key";
   const std::string& path = settings.key;
-  const Pem pem = look_into(option, path);
-  if (pem.encrypted) {
+  if (pem_in(option, path, "PRIVATE KEY").find("ENCRYPTED") != std::string::npos) {
     refuse(option, path,
            "holds an encrypted private key, and dlock asks nobody for the password: decrypt it by "
            "openssl pkey");
-  }
-  if (!pem.key) {
-    refuse(option, path,
-           pem.holds() + ", no private key" +
-               (pem.certificate ? ": are --tls-cert and --tls-key swapped?" : ""));
   }
   const OpenSsl& ssl = openssl();
   if (ssl.SSL_CTX_use_PrivateKey_file(context, path.c_str(), SSL_FILETYPE_PEM) != 1) {

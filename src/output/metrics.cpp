@@ -259,7 +259,7 @@ void replace_metrics_file(const std::string& path,
   if (lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
     refuse("it is not a regular file");
   }
-  const std::string now = text(proc_text(path));
+  const std::string now = text(file_text(path));
   const auto name = path.rfind('/') + 1;
   std::string beside = path.substr(0, name) + "." + path.substr(name) + ".XXXXXX";
   const Fd file(mkostemp(beside.data(), O_CLOEXEC));

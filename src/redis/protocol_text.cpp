@@ -124,7 +124,7 @@ StoredHold parse_hold(std::string_view value, std::int64_t now) {
   const milliseconds min_hold(take_number(value));
   const std::int64_t at = std::min(take_number(value), now);
   const std::int64_t since = take_number(value);
-  Hold hold;
+  Holder hold;
   hold.fence = Fence{take_number(value)};
   const milliseconds lease(take_number(value));
   take_number(value);
@@ -212,7 +212,7 @@ milliseconds reply_ms(const Reply& reply, std::size_t i) {
 }
 
 std::vector<Holder> holders_from(const Reply& reply, std::size_t first, std::int64_t now) {
-  std::vector<Hold> holds;
+  std::vector<Holder> holds;
   for (std::size_t i = first; i < reply.items.size(); ++i) {
     holds.push_back(parse_hold(reply.items[i].text, now).hold);
   }

@@ -48,7 +48,7 @@ std::string packed_command(pid_t command_pid);
 
 /// A value of the holds hash.
 struct StoredHold {
-  Hold hold;
+  Holder hold;
   bool live = false;  ///< neither expired nor a tombstone
 };
 

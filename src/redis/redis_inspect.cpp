@@ -38,7 +38,7 @@ std::int64_t server_now(const Reply& time) {
 }
 
 std::vector<Holder> holders_in(const Reply& hash, std::int64_t now) {
-  std::vector<Hold> holds;
+  std::vector<Holder> holds;
   for (std::size_t i = 1; i < checked(hash).items.size(); i += 2) {
     const StoredHold stored = parse_hold(hash.items[i].text, now);
     if (stored.live) holds.push_back(stored.hold);

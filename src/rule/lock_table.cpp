@@ -192,8 +192,8 @@ void LockTable::admit_waiters(Now now, WaiterNotifier& wakes) {
   TableTransaction(*this, now, wakes, Token{}).admit_waiters();
 }
 
-Hold hold_from(const HoldEntry& entry, const Now& now) {
-  Hold hold;
+Holder hold_from(const HoldEntry& entry, const Now& now) {
+  Holder hold;
   hold.kept = entry.flag == Flag::cooldown;
   if (!hold.kept) hold.owner = entry.owner.text;
   hold.who = entry.who;
@@ -207,7 +207,7 @@ Hold hold_from(const HoldEntry& entry, const Now& now) {
 }
 
 std::vector<Holder> holders_from(const std::vector<HoldEntry>& entries, const Now& now) {
-  std::vector<Hold> holds;
+  std::vector<Holder> holds;
   for (const HoldEntry& entry : entries) holds.push_back(hold_from(entry, now));
   return holders_of(std::move(holds));
 }

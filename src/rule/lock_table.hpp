@@ -197,7 +197,7 @@ microseconds left_of(const HoldEntry& hold, microseconds now);
 
 /// A stored hold as others see it at `now`: with its lease, and with the command's process ID as
 /// the holder stored it.
-Hold hold_from(const HoldEntry& entry, const Now& now);
+Holder hold_from(const HoldEntry& entry, const Now& now);
 
 /// The owners of holds that all live by leases.
 std::vector<Holder> holders_from(const std::vector<HoldEntry>& entries, const Now& now);

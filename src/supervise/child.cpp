@@ -8,9 +8,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include "base/error.hpp"
@@ -18,6 +21,95 @@
 #include "base/wait.hpp"
 
 namespace dlock {
+namespace {
+
+/// The search path of the C library if PATH is not set.
+constexpr std::string_view usual_path = "/bin:/usr/bin";
+
+bool is_replaced(const Program& program, std::string_view entry) {
+  const auto name = entry.substr(0, entry.find('='));
+  for (const auto& added : program.environment) {
+    if (added.first == name) return true;
+  }
+  return false;
+}
+
+std::vector<std::string> additions_of(const Program& program) {
+  std::vector<std::string> all;
+  for (const auto& [name, value] : program.environment) {
+    if (value) all.push_back(name + "=" + *value);
+  }
+  return all;
+}
+
+/// The paths of a program. An empty part of PATH means the current directory; a part that is too
+/// long for a path is skipped.
+std::vector<std::string> paths_of(const std::string& name) {
+  if (name.empty() || name.find('/') != std::string::npos) return {name};
+  const char* set = std::getenv("PATH");  // NOLINT(concurrency-mt-unsafe)
+  std::string_view left = set != nullptr ? std::string_view(set) : usual_path;
+  std::vector<std::string> all;
+  while (true) {
+    const auto end = left.find(':');
+    const auto folder = left.substr(0, end);
+    if (folder.size() <= PATH_MAX) {
+      all.push_back(folder.empty() ? name : std::string(folder) + "/" + name);
+    }
+    if (end == std::string_view::npos) return all;
+    left.remove_prefix(end + 1);
+  }
+}
+
+void point_to(const std::vector<std::string>& texts, std::vector<const char*>& pointers) {
+  for (const auto& text : texts) pointers.push_back(text.c_str());
+  pointers.push_back(nullptr);
+}
+
+int execve_error(const char* path, const std::vector<const char*>& argv,
+                 const std::vector<const char*>& envp) {
+  return static_cast<int>(-raw_syscall(SYS_execve, reinterpret_cast<long>(path),
+                                       reinterpret_cast<long>(argv.data()),
+                                       reinterpret_cast<long>(envp.data())));
+}
+
+/// Whether the program may still be in a later part of PATH.
+bool looks_on_after(int error) {
+  return error == ENOENT || error == ENOTDIR || error == EACCES || error == ESTALE ||
+         error == ENODEV || error == ETIMEDOUT;
+}
+
+}  // namespace
+
+ExecImage::ExecImage(const Program& program)
+    : arguments_(program.argv),
+      additions_(additions_of(program)),
+      paths_(paths_of(arguments_.at(0))),
+      shell_argv_{"/bin/sh", nullptr} {
+  point_to(arguments_, argv_);
+  shell_argv_.insert(shell_argv_.end(), argv_.begin() + 1, argv_.end());
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    if (!is_replaced(program, *entry)) envp_.push_back(*entry);
+  }
+  point_to(additions_, envp_);
+}
+
+int ExecImage::try_to_execute(const std::string& path) {
+  const int error = execve_error(path.c_str(), argv_, envp_);
+  if (error != ENOEXEC) return error;
+  shell_argv_[1] = path.c_str();
+  return execve_error("/bin/sh", shell_argv_, envp_);
+}
+
+int ExecImage::execute() {
+  int error = ENOENT;
+  bool forbidden = false;
+  for (const auto& path : paths_) {
+    error = try_to_execute(path);
+    if (!looks_on_after(error)) return error;
+    forbidden = forbidden || error == EACCES;
+  }
+  return forbidden ? EACCES : error;
+}
 
 Terminal::Terminal() {
   termios modes{};
@@ -127,20 +219,30 @@ pid_t fork_child(Child::ExecData& exec_data) {
 
 }  // namespace
 
-Child::Child(ProcessTree the_tree, Terminal the_terminal, pid_t pid, Fd channel,
-             std::unique_ptr<ExecData> exec_data)
-    : tree(std::move(the_tree)),
-      terminal(std::move(the_terminal)),
-      pid_(pid),
-      pidfd_(open_pidfd(pid)),
-      channel_(std::move(channel)),
-      exec_data_(std::move(exec_data)),
-      started_at_(BootClock::now()) {}
+Child::Child(const Program& program, Signals& signals, bool gated)
+    : channel_(eventfd(0, EFD_CLOEXEC)) {
+  if (!channel_) throw_errno("cannot start the command: eventfd");
+  exec_data_ = std::make_unique<ExecData>(program, signals, channel_.get(), gated);
+  signals.hear_all();
+  pid_ = fork_child(*exec_data_);
+  if (pid_ < 0) throw_errno("cannot start the command: fork");
+  pidfd_ = open_pidfd(pid_);
+  started_at_ = BootClock::now();
+}
 
-Child::Child(Child&&) noexcept = default;
+/// If `before_exec` throws, the destructor kills the child.
+Child::Child(const Program& program, Signals& signals, const std::function<void()>& before_exec)
+    : Child(program, signals, static_cast<bool>(before_exec)) {
+  if (!before_exec) return;
+  before_exec();
+  const std::uint64_t open = 1;
+  if (write(channel_.get(), &open, sizeof open) != sizeof open) {
+    throw_errno("cannot start the command");
+  }
+}
 
 Child::~Child() {
-  if (reaped_ || !channel_) return;  // without a channel it was moved from
+  if (reaped_) return;
   send(SIGKILL);
   pollfd end{fd(), POLLIN, 0};
   poll(&end, 1, 1000);  // not longer: it may be stuck in the kernel
@@ -187,26 +289,6 @@ std::optional<int> Child::exec_error() const {
   if (!readable(channel_.get())) return std::nullopt;
   if (read(channel_.get(), &error, sizeof error) != sizeof error) return std::nullopt;
   return static_cast<int>(error);
-}
-
-Child start(const Program& program, Signals& signals, const std::function<void()>& before_exec) {
-  Fd channel(eventfd(0, EFD_CLOEXEC));
-  if (!channel) throw_errno("cannot start the command: eventfd");
-  const bool gated = static_cast<bool>(before_exec);
-  Terminal terminal;
-  auto exec_data = std::make_unique<Child::ExecData>(program, signals, channel.get(), gated);
-  ProcessTree tree;
-  signals.hear_all();
-  const pid_t pid = fork_child(*exec_data);
-  if (pid < 0) throw_errno("cannot start the command: fork");
-  const int gate = channel.get();
-  Child child(std::move(tree), std::move(terminal), pid, std::move(channel), std::move(exec_data));
-  if (gated) {
-    before_exec();
-    const std::uint64_t open = 1;
-    if (write(gate, &open, sizeof open) != sizeof open) throw_errno("cannot start the command");
-  }
-  return child;
 }
 
 }  // namespace dlock

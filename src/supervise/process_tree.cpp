@@ -3,9 +3,7 @@
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,11 +11,9 @@
 #include <csignal>
 #include <cstdlib>
 #include <optional>
-#include <string_view>
 #include <utility>
 
 #include "base/clock.hpp"
-#include "base/text.hpp"
 #include "base/wait.hpp"
 
 namespace dlock {
@@ -44,7 +40,7 @@ constexpr int most_fds_needed = 3;
 
 /// The user of a process, as kill(2) checks it; empty if /proc hides it.
 std::string owner_of(pid_t pid) {
-  const std::string status = proc_text("/proc/" + std::to_string(pid) + "/status");
+  const std::string status = file_text("/proc/" + std::to_string(pid) + "/status");
   const auto line = status.find("\nUid:\t");
   if (line == std::string::npos) return "";
   const auto uid = std::strtoul(status.c_str() + line + 6, nullptr, 10);
@@ -88,35 +84,6 @@ bool signal_found(const Descendant& found, int signal) {
   return is_another_now(found) || send_signal(handle, signal) || errno != EPERM;
 }
 
-bool write_word(const std::string& path, const std::string& word) {
-  const Fd file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
-  return file && write(file.get(), word.data(), word.size()) == static_cast<ssize_t>(word.size());
-}
-
-bool marked_as_delegated(const std::string& folder) {
-  for (const char* mark : {"user.delegate", "trusted.delegate"}) {
-    char value = 0;
-    if (getxattr(folder.c_str(), mark, &value, 1) == 1 && value == '1') return true;
-  }
-  return false;
-}
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  while (!text.empty()) parts.push_back(take_until(text, separator));
-  return parts;
-}
-
-/// The cgroup from /proc/self/cgroup; empty if there is none or it is outside of this namespace.
-std::string own_cgroup(const std::string& self_cgroup) {
-  for (const std::string_view line : split(self_cgroup, '\n')) {
-    if (!line.starts_with("0::/")) continue;
-    const std::string path(line.substr(3));
-    return path.starts_with("/..") ? "" : path;
-  }
-  return "";
-}
-
 /// While it exists the kernel reaps children that end (SA_NOCLDWAIT), without a zombie. Children
 /// that have ended before stay zombies.
 class KernelReaps {
@@ -134,28 +101,6 @@ class KernelReaps {
  private:
   struct sigaction before_ {};
 };
-
-/// Makes `dlock-PID` below dlock's own cgroup (v2) and returns its folder; empty if that was not
-/// delegated. Write access does not mean delegation: where systemd runs, it owns the cgroups of
-/// root and of the user, and marks those it delegates by an extended attribute
-/// (systemd.io/CGROUP_DELEGATION).
-std::string make_cgroup() {
-  const std::string self = proc_text("/proc/self/cgroup");
-  const std::string folder = own_cgroup_folder(self, proc_text("/proc/self/mountinfo"));
-  if (folder.empty()) return "";
-  const bool managed = access("/run/systemd/system", F_OK) == 0 && own_cgroup(self) != "/";
-  if (managed && !marked_as_delegated(folder)) return "";
-  const std::string path = folder + "/dlock-" + std::to_string(getpid());
-  return mkdir(path.c_str(), 0700) == 0 ? path : "";
-}
-
-/// Processes that cannot be moved into the cgroup are left.
-void kill_by_cgroup(const std::string& cgroup, const std::vector<Descendant>& processes) {
-  for (const Descendant& each : processes) {
-    write_word(cgroup + "/cgroup.procs", std::to_string(each.pid));
-  }
-  write_word(cgroup + "/cgroup.kill", "1");
-}
 
 }  // namespace
 
@@ -219,18 +164,14 @@ std::vector<Descendant> ProcessTree::all(
   return tree;
 }
 
-std::vector<Descendant> ProcessTree::signal(int signal, const Predicate& hears) {
+void ProcessTree::signal(int signal, const Predicate& hears) {
   // All are found before the first gets a signal, and parents get it first: a shell whose child
   // ends before its own signal arrives would go on with its next command.
   auto tree = all();
-  std::vector<Descendant> refused;
   std::erase_if(tree, [&](const Descendant& found) {
-    if (!hears(found.pid) || signal_found(found, signal)) return false;
-    refused.push_back(found);
-    return true;
+    return hears(found.pid) && !signal_found(found, signal);
   });
   if (root_ == 0) known_ = std::move(tree);
-  return refused;
 }
 
 void ProcessTree::await_end(Deadline until) const {
@@ -242,15 +183,12 @@ void ProcessTree::await_end(Deadline until) const {
   }
 }
 
-std::vector<Descendant> ProcessTree::kill_once(bool first) {
+void ProcessTree::kill_once(bool first) {
   if (!first) freeze();
-  return signal(SIGKILL);
+  signal(SIGKILL);
 }
 
-/// The last resort for processes that dlock may not signal (a command that became root) is a
-/// cgroup: write access to it is enough to kill them.
 std::vector<Survivor> ProcessTree::kill(pid_t child, int child_end, Signals& signals) {
-  std::optional<std::string> cgroup;
   reserved_fds_.clear();
   std::optional<KernelReaps> kernel_reaps;
   const bool gone = sweep_until_gone(signals.fd(), [&](bool first) {
@@ -267,12 +205,9 @@ std::vector<Survivor> ProcessTree::kill(pid_t child, int child_end, Signals& sig
       while (beside(child) == Beside::unclear && BootClock::now() < give_up) {
       }
     }
-    const auto refused = kill_once(first);
-    if (!refused.empty() && !cgroup) cgroup = make_cgroup();
-    if (!refused.empty() && !cgroup->empty()) kill_by_cgroup(*cgroup, refused);
+    kill_once(first);
     return is_reapable(child) && beside(child) == Beside::nobody;
   });
-  if (cgroup) rmdir(cgroup->c_str());  // unless a process survived in it
   return gone ? std::vector<Survivor>{} : survivors();
 }
 
@@ -287,19 +222,6 @@ void ProcessTree::freeze() const {
       if (told.insert(found.pid).second) signal_found(found, SIGSTOP);
     });
   } while (told.size() > told_before && BootClock::now() < give_up);
-}
-
-std::string own_cgroup_folder(const std::string& self_cgroup, const std::string& mount_info) {
-  const std::string cgroup = own_cgroup(self_cgroup);
-  for (const std::string_view line : split(mount_info, '\n')) {
-    const auto fields = split(line, ' ');
-    const bool is_ours = line.find(" - cgroup2 ") != std::string_view::npos && fields.size() > 4;
-    if (cgroup.empty() || !is_ours) continue;
-    const std::string root(fields[3] == "/" ? "" : fields[3]);
-    const bool shown = (cgroup + "/").starts_with(root + "/");
-    if (shown) return std::string(fields[4]) + cgroup.substr(root.size());
-  }
-  return "";
 }
 
 std::vector<Survivor> ProcessTree::survivors() const {

@@ -58,13 +58,13 @@ class ProcessTree {
                                   [](const Descendant&) {}) const;
 
   /// Sends `signal` to all members that `hears` accepts, each through a pidfd that was checked to
-  /// be the process found. Returns those that may not be signalled.
-  std::vector<Descendant> signal(
+  /// be the process found.
+  void signal(
       int signal, const Predicate& hears = [](pid_t) { return true; });
 
   /// One sweep of a kill: SIGKILL to all members. One sweep ends most trees; before any further one
-  /// all are stopped, as they may fork faster than they are listed. Returns as signal() does.
-  std::vector<Descendant> kill_once(bool first);
+  /// all are stopped, as they may fork faster than they are listed.
+  void kill_once(bool first);
 
   // For a script:
 
@@ -105,9 +105,5 @@ class ProcessTree {
   std::vector<Descendant> known_;
   std::vector<Fd> reserved_fds_;  ///< for reading /proc when no others are left
 };
-
-/// The folder of the calling process's cgroup: `self_cgroup` and `mount_info` are /proc/self/cgroup
-/// and /proc/self/mountinfo (cgroups(7), proc(5)). Empty if no mounted cgroup v2 shows it.
-std::string own_cgroup_folder(const std::string& self_cgroup, const std::string& mount_info);
 
 }  // namespace dlock

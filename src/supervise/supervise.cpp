@@ -24,7 +24,6 @@ class Supervisor {
  private:
   std::optional<Reason> reason_to_stop();
   std::optional<ChildEnd> end();
-  Deadline next_deadline() const;
   /// Whether the child must be stopped, whatever else happens.
   bool is_over(Deadline now) const;
   bool loss_matters() const { return options_.loss != nullptr && !loss_noticed_; }
@@ -38,7 +37,6 @@ class Supervisor {
   void pass_on_to_rest(const Signals::Event& event);
   void stop_with_child(int signal);
 
-  Ending ended_by_itself(const ChildEnd& end);
   Ending stop(Reason why);
   Deadline kill_deadline(Deadline stopped_at) const;
   void let_it_end(Deadline stopped_at);
@@ -68,7 +66,7 @@ Ending Supervisor::run() {
     // before the child is continued.
     const auto reason = reason_to_stop();
     if (options_.watchdog != nullptr && options_.watchdog->has_killed()) return stop(Reason::lost);
-    if (const auto ended = end()) return ended_by_itself(*ended);
+    if (const auto ended = end()) return {Reason::ended, *ended, loss_noticed_, {}};
     if (reason) return stop(*reason);
     hear_signals();
   }
@@ -94,7 +92,8 @@ void Supervisor::sleep() {
   const Deadline look_at_rest = end_is_told_ ? later(BootClock::now(), rest_interval) : never;
   // A SIGCHLD that was taken may be from a process that ended after the last look.
   const bool at_once = std::exchange(look_again_, false);
-  poll_until(fds, at_once ? BootClock::now() : std::min({next_deadline(), look_by, look_at_rest}));
+  const Deadline deadline = std::min(loss_deadline(), max_hold_deadline());
+  poll_until(fds, at_once ? BootClock::now() : std::min({deadline, look_by, look_at_rest}));
   end_is_told_ = end_is_told_ || fds[0].revents != 0;
   const bool look = fds[2].revents != 0 || (look_by != never && BootClock::now() >= look_by);
   loss_told_ = look && options_.loss->look();
@@ -111,10 +110,6 @@ Deadline Supervisor::loss_deadline() const {
 
 Deadline Supervisor::max_hold_deadline() const {
   return options_.max_hold ? later(child_.started_at(), *options_.max_hold) : never;
-}
-
-Deadline Supervisor::next_deadline() const {
-  return std::min(loss_deadline(), max_hold_deadline());
 }
 
 bool Supervisor::is_over(Deadline now) const {
@@ -189,13 +184,6 @@ void Supervisor::stop_with_child(int signal) {
   // That took time: a shell that has brought the job to the foreground meanwhile does so only once.
   if (wants_terminal && child_.terminal.in_front()) return child_.send(SIGCONT);
   stop_by(signal == SIGSTOP ? SIGTSTP : signal, Stop::whole_job);
-}
-
-Ending Supervisor::ended_by_itself(const ChildEnd& end) {
-  const Reason why = end.exec_error ? Reason::not_started
-                     : end.signal   ? Reason::signalled
-                                    : Reason::exited;
-  return {why, end, loss_noticed_, {}};
 }
 
 /// From here on the outcome is fixed, whatever the child does.

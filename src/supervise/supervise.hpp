@@ -65,7 +65,11 @@ struct SuperviseOptions {
 };
 
 struct Ending {
-  enum class Reason { exited, signalled, not_started, lost, max_hold };
+  enum class Reason {
+    ended,  ///< by itself, or it was not started
+    lost,
+    max_hold,
+  };
   Reason why;
   /// With `lost` and `max_hold`: how the child ended after it was stopped.
   ChildEnd child;

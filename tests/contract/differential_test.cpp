@@ -556,7 +556,7 @@ class ScriptSide {
     for (std::size_t i = 0; i + 1 < holds.items.size(); i += 2) {
       const StoredHold stored = parse_hold(holds.items[i + 1].text, clock.count());
       if (!stored.live) continue;
-      const Hold& hold = stored.hold;
+      const Holder& hold = stored.hold;
       words.push_back(seen(holds.items[i].text, hold.owner, hold.fence, hold.limit,
                            *hold.lease_left, hold.who.pid, hold.acquired_at.time_since_epoch()));
     }

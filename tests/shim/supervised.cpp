@@ -61,28 +61,26 @@ void slowly_write(const std::string& file) {
   std::ofstream(file) << "recorded\n";
 }
 
+const char* outcome_of(const Ending& ending) {
+  if (ending.why == Ending::Reason::lost) return "lost";
+  if (ending.why == Ending::Reason::max_hold) return "max-hold";
+  if (ending.child.exec_error) return "not-started";
+  return ending.child.signal ? "signalled" : "exited";
+}
+
 void report(const Ending& ending, Deadline safe_until) {
-  const char* const names[] = {"exited", "signalled", "not-started", "lost", "max-hold"};
   std::fprintf(stderr, "%s code=%d signal=%d error=%d noticed=%d survivors=%zu in-time=%d\n",
-               names[static_cast<int>(ending.why)], ending.child.exit_code.value_or(-1),
+               outcome_of(ending), ending.child.exit_code.value_or(-1),
                ending.child.signal.value_or(0), ending.child.exec_error.value_or(0),
                ending.loss_noticed ? 1 : 0, ending.survivors.size(),
                BootClock::now() <= safe_until ? 1 : 0);
 }
 
 int leave(const Ending& ending) {
-  switch (ending.why) {
-    case Ending::Reason::lost:
-      return 79;
-    case Ending::Reason::max_hold:
-      return 124;
-    case Ending::Reason::not_started:
-      return *ending.child.exec_error == ENOENT ? 127 : 126;
-    case Ending::Reason::signalled:
-      die_of(*ending.child.signal);
-    case Ending::Reason::exited:
-      break;
-  }
+  if (ending.why == Ending::Reason::lost) return 79;
+  if (ending.why == Ending::Reason::max_hold) return 124;
+  if (ending.child.exec_error) return *ending.child.exec_error == ENOENT ? 127 : 126;
+  if (ending.child.signal) die_of(*ending.child.signal);
   return *ending.child.exit_code;
 }
 
@@ -118,7 +116,7 @@ int supervised(const Options& options, Program program) {
     program.start_before = later(BootClock::now(), duration(options, "start-before"));
   }
   std::this_thread::sleep_for(duration(options, "waits"));
-  Child child = start(program, signals, gate);
+  Child child(program, signals, gate);
   std::thread([&] {
     lease.keep(ttl, static_cast<int>(duration(options, "renewals").count()));
   }).detach();

@@ -1,7 +1,10 @@
 // The system calls of the real code, as the simulator replaces them: clocks and random numbers
-// instead of those of the C library, and the waiting functions of base/fd.cpp and base/wait.cpp.
+// instead of those of the C library, the descriptors of simulated processes, and the waiting
+// functions of base/wait.cpp.
 
 #include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <ctime>
@@ -40,14 +43,16 @@ extern "C" ssize_t getrandom(void* bytes, size_t size, unsigned int) {
   return static_cast<ssize_t>(size);
 }
 
+extern "C" int close(int fd) {
+  auto* const process = dlock::sim::Process::running();
+  if (process == nullptr) return static_cast<int>(syscall(SYS_close, fd));
+  process->close(fd);
+  return 0;
+}
+
 namespace dlock {
 
 using sim::Process;
-
-void Fd::reset(int fd) {
-  if (fd_ >= 0) Process::running()->close(fd_);
-  fd_ = fd;
-}
 
 Event::Event() : fd_(Process::running()->open()) {}
 

@@ -11,9 +11,9 @@ milliseconds ceil_ms(microseconds span) { return std::chrono::ceil<milliseconds>
 Refusal refusal_of(const Refused& refused, microseconds now) {
   Refusal refusal;
   refusal.why = refused.why;
-  std::vector<Hold> holds;
+  std::vector<Holder> holds;
   for (const HoldEntry& entry : refused.holds) {
-    Hold hold;
+    Holder hold;
     hold.owner = entry.flag == Flag::cooldown ? "" : entry.owner.text;
     hold.who = entry.who;
     hold.acquired_at = WallTime(entry.since);

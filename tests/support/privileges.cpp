@@ -30,13 +30,9 @@ std::string OrdinaryUser::own_copy(const std::string& program) const {
   return copy;
 }
 
-std::vector<std::string> OrdinaryUser::run_as(const std::vector<std::string>& words,
-                                              const std::string& cgroup) const {
+std::vector<std::string> OrdinaryUser::run_as(const std::vector<std::string>& words) {
   const std::string user = std::to_string(nobody);
-  const std::string enter = cgroup.empty() ? "" : "echo $$ >" + cgroup + "/cgroup.procs; ";
-  std::vector<std::string> all{
-      "sh", "-c",
-      enter + "exec setpriv --reuid=" + user + " --regid=" + user + " --clear-groups \"$@\"", "sh"};
+  std::vector<std::string> all{"setpriv", "--reuid=" + user, "--regid=" + user, "--clear-groups"};
   all.insert(all.end(), words.begin(), words.end());
   return all;
 }

@@ -20,9 +20,8 @@ class OrdinaryUser {
   const TempDir& dir() const { return dir_; }
   /// Copies `program` to a path that the user can execute.
   std::string own_copy(const std::string& program) const;
-  /// The command that runs `words` as that user, in `cgroup` (a directory) if given.
-  std::vector<std::string> run_as(const std::vector<std::string>& words,
-                                  const std::string& cgroup = "") const;
+  /// The command that runs `words` as that user.
+  static std::vector<std::string> run_as(const std::vector<std::string>& words);
   /// A shell command of the user that ends as `sleep 60` of root.
   std::string sleep_as_root() const;
 

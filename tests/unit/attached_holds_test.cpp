@@ -24,17 +24,18 @@ class FakeStore final : public IdleStore {
     const std::lock_guard guard(mutex_);
     modes_[key] = mode;
   }
-  /// From now on a renewal does not return until let_go().
+  /// From now on a renewal does not return until let_go(), unless it is interrupted.
   void stop_in_renewal() { stopping_ = true; }
   bool is_in_renewal() const { return in_renewal_; }
   void let_go() { stopping_ = false; }
   int renewals() const { return renewals_; }
 
-  Renewed renew(const Claim& claim, const RenewalOptions&, const CallOptions&) override {
+  Renewed renew(const Claim& claim, const RenewalOptions&,
+                const CallOptions& call_options) override {
     const Deadline sent = BootClock::now();
     while (stopping_) {
       in_renewal_ = true;  // set only here, so that a renewal that passes does not count as stopped
-      poll_until({}, later(BootClock::now(), milliseconds(1)));
+      pause(milliseconds(1), {never, call_options.cancel_fd});
     }
     in_renewal_ = false;
     ++renewals_;
@@ -127,7 +128,7 @@ TEST_CASE("attached holds: one that is gone is a loss, told once, and the other 
   CHECK(kept.store.released() == "b");
 }
 
-TEST_CASE("attached holds: one that is gone while it is released is no loss") {
+TEST_CASE("attached holds: a renewal under way when a release is announced is interrupted") {
   Kept kept;
   REQUIRE(kept.renewed_again());
   kept.store.stop_in_renewal();
@@ -136,48 +137,31 @@ TEST_CASE("attached holds: one that is gone while it is released is no loss") {
   kept.store.answer("a", FakeStore::Mode::gone);
   kept.store.let_go();
   CHECK(!kept.next_loss(some_renewals));
-  kept.holds.release_ended(a, ReleaseEnd::released);
+  kept.holds.released(a);
   CHECK(!kept.holds.empty());
   CHECK(kept.holds.about_to_be_released(b));
-}
-
-TEST_CASE("attached holds: a renewal under way when the release is done asks for no key again") {
-  Kept kept;
-  REQUIRE(kept.renewed_again());
-  CHECK(kept.holds.about_to_be_released(a));
-  kept.store.stop_in_renewal();
-  REQUIRE(eventually([&] { return kept.store.is_in_renewal(); }));
-  kept.store.answer("a", FakeStore::Mode::gone);
-  kept.store.let_go();
-  kept.holds.release_ended(a, ReleaseEnd::released);
-  CHECK(!kept.next_loss(some_renewals));
-  CHECK(kept.holds.about_to_be_released(b));
-  kept.holds.release_ended(b, ReleaseEnd::released);
+  kept.holds.released(b);
   CHECK(kept.holds.empty());
   CHECK(kept.holds.fd() == -1);
 }
 
-TEST_CASE("attached holds: a release that was refused changes nothing once that is confirmed") {
-  Kept kept;
+TEST_CASE("attached holds: a release that was refused leaves the lock kept") {
+  Kept kept(milliseconds(3000), milliseconds(3000));
   REQUIRE(kept.renewed_again());
   CHECK(kept.holds.about_to_be_released(a));
-  kept.holds.release_ended(a, ReleaseEnd::refused);
+  kept.holds.not_released(a);
   CHECK(kept.renewed_again());
   kept.store.answer("a", FakeStore::Mode::gone);
   CHECK(kept.next_loss(within) == "lost a: fake no longer has it");
 }
 
 TEST_CASE("attached holds: a release without an answer may be done later, and is no loss then") {
-  // Shorter than the minute for which a release may be late: if this process stalls between the two
-  // renewals, a hold that it may have released does not get a new lease.
-  Kept kept(milliseconds(30'000));
+  Kept kept;
   REQUIRE(kept.renewed_again());
   CHECK(kept.holds.about_to_be_released(a));
-  kept.holds.release_ended(a, ReleaseEnd::unknown);
-  CHECK(kept.renewed_again());
   kept.store.answer("a", FakeStore::Mode::gone);
   CHECK(!kept.next_loss(some_renewals));
-  CHECK(!kept.holds.about_to_be_released(a));
+  CHECK(kept.holds.about_to_be_released(a));
 }
 
 /// Whether each of two outages, which end before a lease does, is reported once, and both holds

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "supervise/exec_image.hpp"
+#include "supervise/child.hpp"
 #include "supervise/signals.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"

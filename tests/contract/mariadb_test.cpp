@@ -9,12 +9,10 @@
 #include "contract/engines.hpp"
 #include "sql/mysql_backend.hpp"
 #include "sql/statements.hpp"
-#include "support/eventually.hpp"
 #include "support/fault_proxy.hpp"
 #include "support/files.hpp"
-#include "support/installed.hpp"
 #include "support/mariadb_server.hpp"
-#include "support/one_of_tries.hpp"
+#include "support/skip.hpp"
 
 namespace dlock::test {
 namespace {

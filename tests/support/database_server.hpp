@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "support/eventually.hpp"
 #include "support/process.hpp"
 
 namespace dlock::test {
@@ -39,5 +40,34 @@ class DatabaseServer {
   /// Becomes the standby of a primary that it never reaches.
   virtual void become_standby() = 0;
 };
+
+/// The user that a server runs as if the test is root, as these servers refuse to run as root.
+class ServiceUser {
+ public:
+  /// `name` is the user that the server's package creates. The user is switched only if the test is
+  /// root.
+  explicit ServiceUser(std::string name) : name_(std::move(name)) {}
+
+  /// Options for a process of this user: both outputs in one, and the signal `on_death` when the
+  /// test dies.
+  ProcessOptions options(int on_death) const;
+  /// Makes the user the owner of a directory.
+  void own(const std::string& directory) const;
+
+ private:
+  std::string name_;
+};
+
+/// Waits until the server answers at this connection; Error with its log if it does not.
+template <typename Connection>
+void await_server(Connection& connection, const std::string& name, const Process& server) {
+  const auto answers = [&] {
+    connection.query("SELECT 1", {later(BootClock::now(), std::chrono::seconds(10)), -1});
+    return true;
+  };
+  if (!eventually([&] { return without_error(answers); }, time_to_come_up)) {
+    throw Error(ErrorKind::host_refused, name + " did not come up: " + server.out());
+  }
+}
 
 }  // namespace dlock::test

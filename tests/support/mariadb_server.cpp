@@ -60,17 +60,7 @@ void MariaDbServer::start() {
   MysqlAddress any_database = address(false);
   any_database.database = "mysql";
   connection_.emplace(any_database, "mariadb");
-  const bool up = eventually(
-      [&] {
-        try {
-          connection_->query("SELECT 1", in_seconds());
-          return true;
-        } catch (const Error&) {
-          return false;
-        }
-      },
-      time_to_come_up);
-  if (!up) throw Error(ErrorKind::host_refused, "mariadbd did not come up: " + log());
+  await_server(*connection_, "mariadbd", *process_);
   query("CREATE DATABASE IF NOT EXISTS " + std::string(database_name));
   connection_.emplace(address(false), "mariadb");
 }
@@ -78,8 +68,7 @@ void MariaDbServer::start() {
 void MariaDbServer::kill_hard() {
   connection_.reset();
   if (!process_) return;
-  process_->signal(SIGKILL);
-  process_->wait();
+  process_->kill_hard();
   process_.reset();
 }
 

@@ -6,7 +6,6 @@
 
 #include "sql/mysql_connection.hpp"
 #include "support/database_server.hpp"
-#include "support/service_user.hpp"
 #include "support/sockets.hpp"
 #include "support/temp_dir.hpp"
 

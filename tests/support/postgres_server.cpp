@@ -69,17 +69,7 @@ void PostgresServer::start() {
   }
   process_.emplace(argv, user_.options(SIGQUIT));
   connection_.emplace(PostgresTerms{url(), {}, "postgres"});
-  const bool up = eventually(
-      [&] {
-        try {
-          connection_->query("SELECT 1", within_seconds());
-          return true;
-        } catch (const Error&) {
-          return false;
-        }
-      },
-      time_to_come_up);
-  if (!up) throw Error(ErrorKind::host_refused, "postgres did not come up: " + log());
+  await_server(*connection_, "postgres", *process_);
 }
 
 void PostgresServer::kill_hard() {

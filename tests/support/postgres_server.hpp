@@ -7,7 +7,6 @@
 #include "sql/postgres_connection.hpp"
 #include "support/database_server.hpp"
 #include "support/process.hpp"
-#include "support/service_user.hpp"
 #include "support/sockets.hpp"
 #include "support/temp_dir.hpp"
 

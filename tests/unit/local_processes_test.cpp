@@ -12,9 +12,9 @@
 
 #include "local/local_store.hpp"
 #include "local_support.hpp"
-#include "support/asleep.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
+#include "support/process.hpp"
 #include "support/scene.hpp"
 #include "support/temp_dir.hpp"
 

@@ -1,4 +1,4 @@
-#include "support/service_user.hpp"
+#include "support/database_server.hpp"
 
 #include <grp.h>
 #include <pwd.h>

@@ -3,10 +3,12 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <string>
+
 #include "cli/place.hpp"
-#include "support/eventually.hpp"
 #include "support/files.hpp"
-#include "support/patient_start.hpp"
+#include "support/skip.hpp"
 
 namespace dlock::test {
 namespace {
@@ -65,7 +67,8 @@ TEST_CASE("renew, release: --json says what became of each key") {
     CHECK(place.dlock({"renew", "a", "-q", "--json", "--token", token}).out == "");
 
     const auto some = place.dlock({"release", "b", "a", "--json", "--token", token});
-    check_message(some, 79);
+    CHECK(some.exit_code == 79);
+    CHECK(is_one_message(some.err));
     CHECK(some.out == "{\"key\":\"b\",\"released\":false}\n{\"key\":\"a\",\"released\":true}\n");
     const auto gone = place.dlock({"renew", "a", "--json", "--token", token});
     CHECK(gone.exit_code == 79);
@@ -121,10 +124,7 @@ TEST_CASE("acquire: to a process of another container with the holder's pid it i
         R"(unshare --pid --fork --kill-child --mount-proc sh -c 'sh -c "$SCRIPT"; exit $?')",
         options);
   };
-  if (in_a_container("exit 7").exit_code != 7) {
-    MESSAGE("skipped: no containers here");
-    return;
-  }
+  if (skip_if(in_a_container("exit 7").exit_code != 7, "no containers here")) return;
   const auto holding = in_a_container(R"("$D" acquire -q -k a -t 2m; echo $$)");
   REQUIRE(holding.exit_code == 0);
   REQUIRE(eventually([&] { return place.state("a")["holders"][0]["held_ms"] > 2000; }));
@@ -141,23 +141,11 @@ TEST_CASE("acquire: whose caller is outside of the container is shown as the hol
   const auto result = place.shell(
       R"(unshare --pid --fork --kill-child --mount-proc true || exit 99
          unshare --pid --fork --kill-child --mount-proc "$D" acquire -q -k a -t 2m)");
-  if (result.exit_code == 99) {
-    MESSAGE("skipped: no containers here");
-    return;
-  }
+  if (skip_if(result.exit_code == 99, "no containers here")) return;
   REQUIRE(result.exit_code == 0);
   const auto holder = place.state("a")["holders"][0];
   CHECK(holder["pid"] == 1);
   CHECK(holder["command"] == "dlock");
-}
-
-TEST_CASE("acquire: stops a script under set -e when the lock was not had") {
-  on_each_engine([](const Place& place) {
-    const auto token = place.acquired("a");
-    const auto result = place.shell(R"(set -e; T=$("$D" acquire -q -n -k a -t 1m); echo went on)");
-    CHECK(result.exit_code == 75);
-    CHECK(result.out == "");
-  });
 }
 
 TEST_CASE("acquire: a wrong or old token releases nothing") {
@@ -230,17 +218,128 @@ TEST_CASE("acquire: gives the lock back when its output cannot be written") {
   });
 }
 
-TEST_CASE("acquire: gives the lock back when nobody reads its output") {
+}  // namespace
+
+namespace {
+
+TEST_CASE("release: --force evicts the holders of all keys that match a pattern, and lists them") {
   on_each_engine([](const Place& place) {
-    int ends[2];
-    REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
-    close(ends[0]);
-    const auto result = place.dlock({"acquire", "-k", "a", "-t", "1m"}, {.stdout_fd = ends[1]});
-    close(ends[1]);
-    check_message(result, 71);
+    place.acquired("build-1", {"--label", "one"});
+    place.acquired("build-2", {"--label", "two"});
+    place.acquired("other", {"--label", "three"});
+    const auto evicted = place.dlock({"release", "--force", "build-*", "build-1"});
+    CHECK(evicted.exit_code == 0);
+    CHECK(count_lines(evicted.err) == 2);
+    CHECK(holds(evicted.err, "[one]"));
+    CHECK(holds(evicted.err, "[two]"));
+    CHECK(place.is_free("build-1"));
+    CHECK(place.is_free("build-2"));
+    CHECK(!place.is_free("other"));
+  });
+}
+
+/// Whether a process has a waiter's FIFO open.
+bool reaches_a_waiter(pid_t pid) {
+  std::error_code gone;
+  const std::string fds = "/proc/" + std::to_string(pid) + "/fd";
+  for (const auto& each : std::filesystem::directory_iterator(fds, gone)) {
+    if (holds(std::filesystem::read_symlink(each, gone).string(), "/.wait-")) return true;
+  }
+  return false;
+}
+
+TEST_CASE("release: a waiter that dies just before it is told of the release does not end that") {
+  const Place place(Engine::local);
+  // Without permission to trace, the waiter dies at any moment.
+  const auto slow = place
+                        .shell(R"(
+      slow='strace -D -qq -o /dev/null -e trace=write -e inject=write:delay_enter=1000000'
+      $slow true 2>/dev/null && echo "$slow")")
+                        .out;
+  const std::string token = place.acquired("a");
+  auto waiter = place.start({"run", "-q", "-k", "a", "--", "true"});
+  REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
+  auto release = place.start_shell("exec " + slow.substr(0, slow.find('\n')) +
+                                   R"( "$D" release -k a --token )" + token);
+  CHECK(eventually([&] { return reaches_a_waiter(release.pid()) || !release.running(); }));
+  waiter.signal(SIGKILL);
+  CHECK(release.wait().exit_code == 0);
+  CHECK(place.is_free("a"));
+}
+
+TEST_CASE("release: of several keys all are released, though nobody reads the list of them") {
+  on_each_engine([](const Place& place) {
+    const auto result = place.shell(R"(
+        T=$("$D" acquire -k a -k b -t 30s)
+        mkfifo p; exec 3<>p 4>p 3<&-
+        "$D" release --json a b --token "$T" >&4 2>err
+        echo $?)");
+    CHECK(result.out == "71\n");
+    CHECK(place.is_free("a"));
+    CHECK(place.is_free("b"));
+  });
+}
+
+TEST_CASE("release: a key that is named twice counts once") {
+  on_each_engine([](const Place& place) {
+    const auto token = place.acquired("a");
+    CHECK(place.dlock({"release", "-k", "a", "--token", token, "a", "a"}).exit_code == 0);
     CHECK(place.is_free("a"));
   });
 }
 
+TEST_CASE("release: --force says that no lock matches a pattern") {
+  on_each_engine([](const Place& place) {
+    place.acquired("other");
+    const auto none = place.dlock({"release", "--force", "build-*"});
+    CHECK(none.exit_code == 0);
+    CHECK(none.err == "dlock: no lock matches build-*\n");
+    CHECK(!place.is_free("other"));
+  });
+}
+
+TEST_CASE(
+    "release: after an acquire that failed, a step that always runs succeeds with a warning") {
+  on_each_engine([](const Place& place) {
+    const auto holder = place.acquired("a");
+    const auto step = place.shell(
+        R"(T=$("$D" acquire -q -n -k a -t 1m); echo "acquire $?"
+           "$D" release -k a --token "$T"; echo "release $?"
+           DLOCK_TOKEN= "$D" release -k a; echo "release $?")");
+    CHECK(step.out == "acquire 75\nrelease 0\nrelease 0\n");
+    CHECK(count_lines(step.err) == 2);
+    CHECK(holds(step.err, "dlock: a: the token is empty, so nothing was released"));
+    CHECK(!place.is_free("a"));
+    CHECK(place.dlock({"release", "-k", "a", "--token", holder}).exit_code == 0);
+  });
+}
+
+TEST_CASE("release: --force --reason tells the holder who evicted it and why") {
+  on_each_engine([](const Place& place) {
+    auto victim = place.begun_shell(
+        R"("$D" run -k a -t 9s --status-fd 3 -- sh -c 'echo in; exec sleep 60' 3>status)");
+    const auto token = place.acquired("b");
+    const auto evicted = place.dlock({"release", "--force", "--reason", "stuck deploy", "a", "b"});
+    CHECK(evicted.exit_code == 0);
+    CHECK(count_lines(evicted.err) == 2);
+    CHECK(holds(evicted.err, ": stuck deploy\n"));
+
+    const auto lost = victim.wait();
+    check_says(lost, 79, "evicted by ");
+    CHECK(holds(lost.err, ": stuck deploy; COMMAND was stopped"));
+    const auto status = nlohmann::ordered_json::parse(read_file(place.dir() / "status"));
+    CHECK(status["evicted_by"]["reason"] == "stuck deploy");
+    CHECK(names(status["evicted_by"]) == std::vector<std::string>{"host", "pid", "user", "reason"});
+
+    for (const char* command : {"renew", "release"}) {
+      const auto late = place.dlock({command, "b", "--token", token, "--json"});
+      check_says(late, 79, "b is not held by this token: evicted by ");
+      CHECK(holds(late.err, ": stuck deploy\n"));
+      CHECK(nlohmann::ordered_json::parse(late.out)["evicted_by"]["reason"] == "stuck deploy");
+    }
+  });
+}
+
 }  // namespace
+
 }  // namespace dlock::test

@@ -10,14 +10,10 @@
 #include <regex>
 
 #include "base/wait.hpp"
-#include "cli/attached.hpp"
 #include "cli/line.hpp"
-#include "support/asleep.hpp"
-#include "support/eventually.hpp"
-#include "support/files.hpp"
-#include "support/full_pipe.hpp"
-#include "support/one_of_tries.hpp"
+#include "cli/place.hpp"
 #include "support/scene.hpp"
+#include "support/skip.hpp"
 
 namespace dlock::test {
 namespace {
@@ -201,9 +197,8 @@ TEST_CASE("attach: a script that ends while dlock waits leaves the queue") {
     REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
     script.signal(SIGKILL);  // nobody reaps it yet
     const auto result = waiter.wait(milliseconds(10'000));
-    CHECK(result.exit_code == 75);
+    check_says(result, 75, "has ended");
     CHECK(result.out == "");
-    CHECK(holds(result.err, "has ended"));
     CHECK(place.waiters("a") == 0);
     CHECK(place.is_free("b"));
   });
@@ -263,8 +258,7 @@ TEST_CASE(
   REQUIRE(eventually([&] { return keepers_of(script.pid()).size() == 2; }));
   REQUIRE(fall_asleep(keepers_of(script.pid())));
   place.server().stop();
-  script.signal(SIGKILL);
-  script.wait();
+  script.kill_hard();
   // Wait until the daemon has seen the end of the script: its release is in progress now.
   REQUIRE(fall_asleep(keepers_of(script.pid())));
   char bytes[4096];
@@ -341,11 +335,9 @@ class SystemLog {
   Fd fd_;
 };
 
-/// Whether this user may not create a mount namespace; reports the test as skipped.
+/// Whether this user may not create a mount namespace, so that the test is skipped.
 bool lacks_mount_namespaces() {
-  if (run({"unshare", "-m", "true"}).exit_code == 0) return false;
-  MESSAGE("skipped: this user may make no mount namespace");
-  return true;
+  return skip_if(run({"unshare", "-m", "true"}).exit_code != 0, "no mount namespaces here");
 }
 
 /// A script with a lock on `a<TAB>b` whose attach daemon logs to the socket `log` of the place.

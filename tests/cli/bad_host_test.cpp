@@ -6,6 +6,7 @@
 
 #include "cli/place.hpp"
 #include "support/files.hpp"
+#include "support/skip.hpp"
 
 namespace dlock::test {
 namespace {
@@ -30,10 +31,7 @@ TEST_CASE("bad host: the directory of local must be there and be one") {
 }
 
 TEST_CASE("bad host: a directory that this user may not write") {
-  if (geteuid() != 0) {
-    MESSAGE("skipped: needs root to become another user");
-    return;
-  }
+  if (skip_if(geteuid() != 0, "needs root to become another user")) return;
   const TempDir dir;
   REQUIRE(chmod(dir.path().c_str(), 0755) == 0);
   const std::string program = dir / "dlock";
@@ -45,10 +43,7 @@ TEST_CASE("bad host: a directory that this user may not write") {
 }
 
 TEST_CASE("bad host: a full disk") {
-  if (geteuid() != 0) {
-    MESSAGE("skipped: needs root to mount a small file system");
-    return;
-  }
+  if (skip_if(geteuid() != 0, "needs root to mount a small file system")) return;
   const TempDir dir;
   const ProcessOptions options{.env = {{"D", dlock_path()}, {"DISK", dir.path()}}};
   const std::string line =
@@ -60,10 +55,7 @@ TEST_CASE("bad host: a full disk") {
          rm "$DISK/filler"
          "$D" run --server local:"$DISK" -k a -- echo again; echo "run $?")";
   const auto result = run({"unshare", "-m", "sh", "-c", line}, clean(options));
-  if (result.exit_code == 99 || holds(result.err, "unshare")) {
-    MESSAGE("skipped: no mount here");
-    return;
-  }
+  if (skip_if(result.exit_code == 99 || holds(result.err, "unshare"), "no mount here")) return;
   CAPTURE(result.err);
   CHECK(result.out == "run 71\nacquire 71\nagain\nrun 0\n");
   CHECK(count_lines(result.err) == 2);
@@ -92,10 +84,7 @@ TEST_CASE("bad host: entries of the directory that are links are not followed") 
 /// The result of dlock for a user that may have only one process, after running `before` without
 /// that limit; nothing without the right to become such a user.
 std::optional<Result> with_one_process(const std::string& before, const std::string& dlock) {
-  if (geteuid() != 0) {
-    MESSAGE("skipped: needs root to become a user without processes");
-    return std::nullopt;
-  }
+  if (skip_if(geteuid() != 0, "needs root to become a user without processes")) return std::nullopt;
   const TempDir dir;
   REQUIRE(chmod(dir.path().c_str(), 01777) == 0);
   const std::string line = R"(

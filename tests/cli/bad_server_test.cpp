@@ -10,11 +10,8 @@
 
 #include "cli/place.hpp"
 #include "lock/store.hpp"
-#include "support/dlock_binary.hpp"
-#include "support/eventually.hpp"
 #include "support/fake_server.hpp"
 #include "support/files.hpp"
-#include "support/sockets.hpp"
 #include "support/stretched.hpp"
 
 namespace dlock::test {
@@ -214,24 +211,6 @@ TEST_CASE("bad server: keys that hold somebody else's data are 65 and stay as th
   CHECK(server.command({"GET", "dlock:{text}"}).text == "x");
   CHECK(server.command({"HGETALL", "dlock:{hash}"}).items.size() == 2);
   CHECK(server.command({"LLEN", "dlock:{list}"}).number == 1);
-}
-
-TEST_CASE("bad server: a read-only replica, and one that is full, alone or out of range") {
-  const Place place(Engine::redis);
-  auto& server = place.server();
-  const auto run_true = std::vector<std::string>{"run", "-k", "a", "--", "true"};
-  check_fails(place.url() + "?db=16", run_true, 69, "no such database", milliseconds(5000));
-  check_fails(place.url() + "?db=2147483647", run_true, 69, "no such database", milliseconds(5000));
-  server.command({"CONFIG", "SET", "maxmemory", "1"});
-  check_fails(place.url(), run_true, 69, "out of memory", milliseconds(5000));
-  server.command({"CONFIG", "SET", "maxmemory", "0"});
-  server.command({"CONFIG", "SET", "min-replicas-to-write", "1"});
-  check_fails(place.url(), run_true, 69, "too few replicas", milliseconds(5000));
-  server.command({"CONFIG", "SET", "min-replicas-to-write", "0"});
-  server.command({"REPLICAOF", "127.0.0.1", "1"});
-  check_fails(place.url(), run_true, 69, "replica", milliseconds(5000));
-  server.command({"REPLICAOF", "NO", "ONE"});
-  CHECK(place.dlock(run_true).exit_code == 0);
 }
 
 TEST_CASE("bad server: one whose SCAN takes more than 5 s is read to its end") {

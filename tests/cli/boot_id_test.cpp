@@ -8,6 +8,7 @@
 #include "place.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
+#include "support/skip.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
@@ -46,9 +47,8 @@ const std::vector<Container> containers = {
 
 /// Whether the container can be set up here; reports a failure as skipped.
 bool can_be_made(const Place& place, const Container& container) {
-  if (place.shell(container.around("true")).exit_code == 0) return true;
-  MESSAGE("skipped: no mount here: ", container.name);
-  return false;
+  return !skip_if(place.shell(container.around("true")).exit_code != 0,
+                  "no mount here: " + container.name);
 }
 
 void on_each_container(const std::function<void(const Place&, const Container&)>& test,

@@ -9,12 +9,8 @@
 
 #include "cli/place.hpp"
 #include "support/cluster.hpp"
-#include "support/eventually.hpp"
 #include "support/fake_server.hpp"
 #include "support/files.hpp"
-#include "support/growth.hpp"
-#include "support/one_of_tries.hpp"
-#include "support/patient_start.hpp"
 #include "support/resp.hpp"
 #include "support/sentinels.hpp"
 

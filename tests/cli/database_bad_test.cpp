@@ -10,14 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "cli/command_inside.hpp"
 #include "cli/databases.hpp"
-#include "cli/names.hpp"
 #include "cli/place.hpp"
-#include "support/eventually.hpp"
 #include "support/fake_server.hpp"
-#include "support/files.hpp"
-#include "support/one_of_tries.hpp"
 #include "support/stretched.hpp"
 
 namespace dlock::test {
@@ -103,10 +98,7 @@ TEST_CASE("database: a socket without a server is one line, and no file is close
                  {"strace", "-f", "-qq", "-e", "trace=close", "-e", "status=failed", "-o", trace});
     return Process(words).wait();
   };
-  if (traced({"true"}).exit_code != 0) {
-    MESSAGE("skipped: strace may not trace here");
-    return;
-  }
+  if (skip_if(traced({"true"}).exit_code != 0, "strace may not trace here")) return;
   check_message(traced({DLOCK_BINARY, "run", "-n", "-k", "a", "--server",
                         "mysql://u@/db?socket=" + (dir / "no.sock"), "--", "true"}),
                 69, "cannot connect to the socket " + (dir / "no.sock") + ": No such file");
@@ -146,21 +138,6 @@ TEST_OF_DATABASES("database: a table without a key is no place for locks") {
     server.text("INSERT INTO dlock SELECT * FROM dlock");
     CHECK(run_at(server.url()).exit_code == 65);
     CHECK(holds(finding(doctor_at(server.url()), "table"), "ADD PRIMARY KEY"));
-  }
-}
-
-TEST_OF_DATABASES("database: a holder whose hold is removed by hand stops its command") {
-  if (is_missing<Server>()) return;
-  DatabaseServer& server = empty_database<Server>();
-  for (const std::string harm :
-       {"DELETE FROM dlock", "DROP TABLE dlock", "UPDATE dlock SET version = version + 1"}) {
-    CAPTURE(harm);
-    CommandInside holder(server.url(), {"-t", "9s"});
-    server.text(harm);
-    const bool overwritten = harm.starts_with("UPDATE");
-    if (overwritten) server.set_bodies("hello");
-    check_says(holder.process.wait(milliseconds(60'000)), 79, "a: ");
-    if (overwritten) CHECK(run_at(server.url()).exit_code == 65);
   }
 }
 

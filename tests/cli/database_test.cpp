@@ -1,22 +1,22 @@
-// Locks in PostgreSQL and MariaDB, as users of dlock see them.
-
 #include <doctest/doctest.h>
 #include <signal.h>
 
 #include <algorithm>
 #include <climits>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "cli/command_inside.hpp"
 #include "cli/databases.hpp"
 #include "cli/place.hpp"
-#include "support/eventually.hpp"
-#include "support/files.hpp"
-#include "support/one_of_tries.hpp"
-#include "support/sockets.hpp"
-#include "support/temp_dir.hpp"
+#include "support/fake_server.hpp"
+#include "support/fault_proxy.hpp"
+#include "support/tls_databases.hpp"
+
+// Locks in PostgreSQL and MariaDB, as users of dlock see them.
+// Databases with TLS and the real binary: which servers are trusted, which are refused, and which
+// errors may pass.
 
 namespace dlock::test {
 namespace {
@@ -276,49 +276,20 @@ TEST_CASE("database: a role that only reads by default takes locks, and doctor a
   CHECK(finding(report, "lock").starts_with("ok "));
 }
 
-TEST_OF_DATABASES("database: doctor names what keeps a database from holding locks") {
-  if (is_missing<Server>()) return;
-  const auto own_server = new_server<Server>();
-  DatabaseServer& server = *own_server;
-  const auto silent = doctor_at("postgres://u:secret-of-it@127.0.0.1:1/db");
-  CHECK(silent.exit_code == 2);
-  CHECK(!holds(silent.out, "secret-of-it"));
-  CHECK(finding(silent, "reach").starts_with("error "));
-  server.make_user("app", password, true);
-  const auto wrong = doctor_at(server.tcp_url("app:wrong-one"));
-  CHECK(wrong.exit_code == 2);
-  CHECK(holds(finding(wrong, "reach"), "check user and password"));
-  CHECK(!holds(wrong.out, "wrong-one"));
-  CHECK(run_at(server.url()).exit_code == 0);
-  server.make_user("reader", password, false);
-  server.let_read("reader");
-  const auto reader = doctor_at(server.tcp_url("reader:" + std::string(password)));
-  CHECK(reader.exit_code == 2);
-  CHECK(holds(reader.out, "doctor --acl"));
-  server.become_standby();
-  const auto standby = doctor_at(server.url());
-  CHECK(standby.exit_code == 2);
-  CHECK(finding(standby, "role").starts_with("error "));
-  CHECK(finding(standby, "lock") == "none");
-}
-
-TEST_CASE("database: of several hosts of PostgreSQL one that never answers is passed over") {
+TEST_CASE(
+    "database: of several hosts of PostgreSQL one is passed over that never answers, or is away") {
   if (is_missing<PostgresServer>()) return;
-  std::string url = empty_database<PostgresServer>().tcp_url("postgres");
   Address silent;
   const Fd listener = listen_at(silent);
-  url.insert(url.find('@') + 1, "127.0.0.1:" + std::to_string(silent.port) + ",");
-  check_ran(once_served([&] {
-              return dlock_at(url, {"run", "-k", "a", "--", "echo", "ran"});
-            }),
-            "ran\n");
-}
-
-TEST_CASE("database: of several hosts of PostgreSQL one without a port has the usual one") {
-  if (is_missing<PostgresServer>()) return;
-  std::string url = empty_database<PostgresServer>().tcp_url("postgres");
-  url.insert(url.find('@') + 1, "127.0.0.9,");
-  check_ran(dlock_at(url, {"run", "-k", "a", "--", "echo", "ran"}), "ran\n");
+  // The second one, without a port, has the usual one.
+  for (const std::string& host :
+       {"127.0.0.1:" + std::to_string(silent.port), std::string("127.0.0.9")}) {
+    CAPTURE(host);
+    std::string url = empty_database<PostgresServer>().tcp_url("postgres");
+    url.insert(url.find('@') + 1, host + ",");
+    const std::vector<std::string> words{"run", "-k", "a", "--", "echo", "ran"};
+    check_ran(once_served([&] { return dlock_at(url, words); }), "ran\n");
+  }
 }
 
 TEST_CASE("database: a client library that cannot be loaded is one line that names its package") {
@@ -340,15 +311,116 @@ TEST_CASE("database: a client library that cannot be loaded is one line that nam
   CHECK(without("local:" + dir.path(), run).out == "ran\n");
 }
 
-TEST_CASE("database: what does not go with one is refused in one line") {
-  for (const std::string url : {"postgres://h/db", "mysql://h/db"}) {
-    CHECK(dlock_at(url, {"run", "--replicas", "1", "-k", "a", "--", "true"}).exit_code == 64);
-    CHECK(dlock_at(url, {"run", "--tls-ca", "/f", "-k", "a", "--", "true"}).exit_code == 64);
-    CHECK(dlock({"run", "--server", url, "--server", "redis://b", "--server", "redis://c", "-k",
-                 "a", "--", "true"})
-              .exit_code == 64);
+}  // namespace
+
+namespace {
+
+/// A server that offers TLS, and does `then` once the client begins the handshake.
+FakeServer shaking_hands(bool postgres, const Step& then) {
+  if (postgres) return FakeServer({say("S"), then}, true);
+  using namespace std::string_literals;
+  const std::string greeting = "\x0a"s + "5.5.5-10.11.6-MariaDB\0"s + "\7\0\0\0"s + "12345678\0"s +
+                               "\xfe\xff\x2d\2\0\xbf\x81\x15"s + std::string(10, '\0') +
+                               "123456789012\0"s + "mysql_native_password\0"s;
+  const std::string header{static_cast<char>(greeting.size()), '\0', '\0', '\0'};
+  return FakeServer(std::vector{then}, true, say(header + greeting));
+}
+
+std::string encrypted_url(bool postgres, const FakeServer& server) {
+  const std::string at = "://u@127.0.0.1:" + std::to_string(server.address().port) + "/db?";
+  return postgres ? "postgres" + at + "sslmode=require" : "mysql" + at + "ssl-mode=REQUIRED";
+}
+
+/// A fatal TLS alert (RFC 8446, 6.2), and the end of the stream.
+Step alert_and_close(char description) {
+  return say_and_close(std::string("\x15\3\3\0\2\2", 6) + description);
+}
+
+TEST_OF_DATABASES("database: a server is verified by its certificate, if the URL says so") {
+  if (is_missing<Server>()) return;
+  const TestCa ca, other("Other CA");
+  using Database = TlsDatabase<Server>;
+  const Database good(ca, ca.issue("good", Database::names));
+  CHECK(run_at(good.url(ca.file())).exit_code == 0);
+  CHECK(holds(finding(doctor_at(good.url(ca.file())), "tls"), "TLSv1"));
+  const Database misnamed(ca, ca.issue("misnamed", "DNS:elsewhere.test"));
+  const Database expired(ca, ca.issue("expired", Database::names, -1));
+  for (const std::string& url :
+       {good.url(other.file()), misnamed.url(ca.file()), expired.url(ca.file())}) {
+    CAPTURE(url);
+    check_message(run_at(url), 77);
+    CHECK(doctor_at(url).exit_code == 2);
+  }
+  // The same as with --tls-ca.
+  for (const std::string& file : {std::string("/nowhere"), ca.issue("client").key}) {
+    const auto url = good.url(file);
+    const auto refused = run_at(url);
+    CAPTURE(url);
+    check_message(refused, 64);
+    CHECK((file != "/nowhere" || holds(refused.err, file)));
+    CHECK(doctor_at(url).exit_code == 64);
   }
 }
 
+TEST_OF_DATABASES("database: a server that falls silent in a TLS handshake is given up in time") {
+  const bool postgres = std::is_same_v<Server, PostgresServer>;
+  FakeServer server = shaking_hands(postgres, silence());
+  const std::string url = encrypted_url(postgres, server);
+  check_message(run_at(url), 69, "no answer in time");
+  const int before = server.connections();
+  Process waiter = start_dlock({"run", "-w", "300", "-k", "a", "--", "true"}, at(url));
+  REQUIRE(eventually([&] { return server.connections() > before; }));
+  waiter.signal(SIGTERM);
+  const auto stopped = waiter.wait();
+  CHECK(stopped.signal == SIGTERM);
+}
+
+TEST_OF_DATABASES(
+    "database: who breaks a TLS handshake off is away, 69, unless it names a reason") {
+  constexpr char internal_error = 80, bad_certificate = 42, unknown_ca = 48;
+  const bool postgres = std::is_same_v<Server, PostgresServer>;
+  for (const auto& [step, code] : {std::pair(hang_up(), 69), std::pair(say_and_reset(""), 69),
+                                   std::pair(say_and_close("this is no TLS\n"), 69),
+                                   std::pair(alert_and_close(internal_error), 69),
+                                   std::pair(alert_and_close(bad_certificate), 77),
+                                   std::pair(alert_and_close(unknown_ca), 77)}) {
+    FakeServer server = shaking_hands(postgres, step);
+    check_message(run_at(encrypted_url(postgres, server)), code);
+  }
+}
+
+TEST_CASE("database: a waiter goes on after MariaDB has broken off its TLS handshake") {
+  if (is_missing<MariaDbServer>()) return;
+  const TestCa ca;
+  using Database = TlsDatabase<MariaDbServer>;
+  const Database database(ca, ca.issue("good", Database::names));
+  const MysqlAddress by_socket = database.server.address(false);
+  FaultProxy proxy(Address{by_socket.socket_path}, true);
+  const std::string direct = database.server.url();
+  const std::string proxied = "mysql://" + *by_socket.user +
+                              "@127.0.0.1:" + std::to_string(proxy.address().port) + "/" +
+                              by_socket.database + "?ssl-mode=REQUIRED";
+  Process holder = start_dlock({"run", "-k", "a", "-t", "60s", "--", "sleep", "300"}, at(direct));
+  REQUIRE(eventually([&] { return is_held(direct); }));
+  Process waiter =
+      start_dlock({"run", "-w", "120", "-k", "a", "--", "echo", "second"}, at(proxied));
+  REQUIRE(eventually([&] { return says_that_it_waits(waiter); }));
+  // More than the greeting, and less than the server sends in a handshake. No client can connect
+  // meanwhile, so the next connection gets all of these bytes.
+  constexpr std::size_t amid_the_handshake = 200;
+  proxy.refuse(true);
+  proxy.close_connections();
+  proxy.close_after(Direction::replies, amid_the_handshake);
+  const int before = proxy.connections();
+  proxy.refuse(false);
+  // The connection that is cut off, and another one.
+  REQUIRE(eventually([&] { return proxy.connections() >= before + 2 || !waiter.running(); }));
+  CAPTURE(waiter.err());
+  CHECK(waiter.running());
+  holder.signal(SIGTERM);
+  check_ran(waiter.wait(milliseconds(60'000)), "second\n");
+}
+
 }  // namespace
+
 }  // namespace dlock::test

@@ -2,24 +2,28 @@
 
 #include <doctest/doctest.h>
 
+#include <filesystem>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "support/dlock_binary.hpp"
-#include "support/installed.hpp"
+#include "cli/place.hpp"
+#include "support/ensemble.hpp"
+#include "support/files.hpp"
 #include "support/mariadb_server.hpp"
 #include "support/postgres_server.hpp"
+#include "support/skip.hpp"
 
 // Shared helpers for tests of locks in databases.
-
 TYPE_TO_STRING_AS("postgres", dlock::test::PostgresServer);
 TYPE_TO_STRING_AS("mariadb", dlock::test::MariaDbServer);
-
 /// A test of each kind of database; `Server` is the kind under test.
 #define TEST_OF_DATABASES(name) \
   TEST_CASE_TEMPLATE(name, Server, dlock::test::PostgresServer, dlock::test::MariaDbServer)
+// Shared helpers for tests of host names. The names shim (tests/shim) defines the meaning of
+// `ANYTHING.N.test`.
 
 namespace dlock::test {
 
@@ -114,5 +118,109 @@ inline void check_all_commands_at(const std::string& url) {
 }
 
 inline Result doctor_at(const std::string& url) { return dlock_at(url, {"doctor", "--json"}); }
+
+inline nlohmann::json state_at(const std::string& url, const std::string& key) {
+  return nlohmann::json::parse(dlock_at(url, {"inspect", "-k", key, "--json"}).out, nullptr, false);
+}
+
+/// A run on `a` that is number `count` in the queue at `url`, and has reported its wait, when this
+/// returns.
+inline Process queued_at(const std::string& url, std::size_t count,
+                         std::vector<std::string> words) {
+  words.insert(words.begin(), {"run", "-k", "a"});
+  const auto is_queued = [&](const Process& waiter) {
+    return says_that_it_waits(waiter) && waiters(url) == count;
+  };
+  return patient_start([&] { return start_dlock(words, at(url)); }, is_queued,
+                       "it did not queue up");
+}
+
+/// A run on `a` whose command has started, and which ends on request.
+class CommandInside {
+ public:
+  explicit CommandInside(const std::string& url, const std::vector<std::string>& options = {})
+      : CommandInside(at(url), options) {}
+  CommandInside(const ProcessOptions& where, const std::vector<std::string>& options)
+      : process(patient_start([&] { return start_dlock(arguments(options), where); },
+                              [&] { return std::filesystem::exists(dir_ / "in"); },
+                              "the command did not begin")) {}
+  void end() { write_file(dir_ / "end", ""); }
+
+ private:
+  TempDir dir_;
+
+  std::vector<std::string> arguments(const std::vector<std::string>& options) const {
+    std::vector<std::string> all{"run", "-k", "a"};
+    all.insert(all.end(), options.begin(), options.end());
+    const std::string script =
+        "touch '" + (dir_ / "in") + "'; until [ -e '" + (dir_ / "end") + "' ]; do sleep 0.05; done";
+    all.insert(all.end(), {"--", "sh", "-c", script});
+    return all;
+  }
+
+ public:
+  Process process;
+};
+
+/// The environment with a resolver that knows the test names.
+inline ProcessOptions at_test_names(const std::string& url) {
+  ProcessOptions options = at(url);
+  options.env["LD_PRELOAD"] = DLOCK_NAMES_SHIM;
+  return options;
+}
+
+/// Checks that dlock gave up in time although its resolver takes 100 s.
+inline void check_given_up(const Result& result) {
+  CHECK(result.exit_code == 69);
+  CHECK(is_one_message(result.err));
+  CHECK(holds(result.err, "took too long"));
+  CHECK(result.duration < milliseconds(15'000));
+}
+
+/// Checks that of several hosts an unknown one is passed over. `lock_at` acquires a lock at the
+/// hosts of a server with this `port` (`:2379`).
+inline void check_names_passed_over(const std::function<Result(const std::string&)>& lock_at,
+                                    const std::string& port) {
+  const std::string there = "db.1.test" + port;
+  for (const std::string& hosts :
+       {there, "gone.1.none.test" + port + "," + there, "silent.100000.test" + port + "," + there,
+        there + ",gone.1.none.test" + port}) {
+    CAPTURE(hosts);
+    CHECK(once_served([&] { return lock_at(hosts); }).exit_code == 0);
+  }
+  const auto unknown = lock_at("gone.1.none.test" + port);
+  CHECK(unknown.exit_code == 69);
+  CHECK(is_one_message(unknown.err));
+  CHECK(holds(unknown.err, "cannot look up gone.1.none.test"));
+}
+
+/// Checks that a job keeps its lock while the leader is killed and another elected, and that the
+/// next one then gets it.
+inline void check_lock_outlives_leader(Ensemble& servers, const std::string& url) {
+  CommandInside holder(url, {"-t", "30s"});
+  Process waiter = queued_at(url, 1, {"-t", "30s", "--", "echo", "in"});
+  const auto leader = servers.leader();
+  servers.kill_hard(leader);
+  REQUIRE(eventually([&] { return servers.leader() != leader; }));
+  CHECK(dlock_at(url, {"run", "-n", "-k", "a", "--", "true"}).exit_code == 75);
+  CHECK(holder.process.running());
+  holder.end();
+  CHECK(waiter.wait(milliseconds(90'000)).out == "in\n");
+  CHECK(holder.process.wait().exit_code == 0);
+}
+
+/// Whether a holder with only one of three servers left kept trying for a while before it stopped
+/// its command; up to a third of its lease may have passed before that.
+inline bool holder_tries_alone(Ensemble& servers, const std::string& url) {
+  CommandInside holder(url, {"-t", "6s"});
+  const auto before = BootClock::now();
+  servers.kill_hard(0);
+  servers.stop(1);
+  const auto ended = holder.process.wait(milliseconds(60'000));
+  CHECK(ended.exit_code == 79);
+  const bool tried = BootClock::now() - before > std::chrono::seconds(2);
+  check_message(run_at(url), 69);
+  return tried;
+}
 
 }  // namespace dlock::test

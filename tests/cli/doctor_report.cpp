@@ -4,8 +4,6 @@
 
 #include <sstream>
 
-#include "support/one_of_tries.hpp"
-
 namespace dlock::test {
 
 std::string Report::line(const std::string& check, const std::string& part) const {

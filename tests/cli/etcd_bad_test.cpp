@@ -8,16 +8,11 @@
 #include <iterator>
 
 #include "base/error.hpp"
-#include "cli/etcd.hpp"
-#include "cli/names.hpp"
+#include "cli/databases.hpp"
 #include "cli/place.hpp"
 #include "etcd/etcd_json.hpp"
-#include "support/eventually.hpp"
-#include "support/files.hpp"
-#include "support/growth.hpp"
-#include "support/redis_server.hpp"
+#include "support/etcd_servers.hpp"
 #include "support/tls_files.hpp"
-#include "support/tls_redis.hpp"
 
 namespace dlock::test {
 namespace {
@@ -29,7 +24,7 @@ TEST_CASE("etcd: nobody there, or another product, is one line and 69") {
   CHECK(!holds(nobody.err, "pw-of-it"));
   const RedisServer redis({.tcp = true});
   check_message(run_at("etcd://127.0.0.1:" + std::to_string(redis.port())), 69);
-  check_message(run_at("etcds" + one_etcd().url().substr(4)), 69);
+  check_message(run_at("etcds" + cleared<EtcdServers>().url().substr(4)), 69);
 }
 
 TEST_CASE("etcd: one without its gateway, and a learner, are named as such with 69") {
@@ -185,21 +180,18 @@ TEST_CASE(
   CHECK(holder.process.running());
 }
 
-/// The environment for dlock at `url`, with the CA to trust and the client's certificate.
+/// The environment for dlock at `url`, with the CA to trust, if any, and the client's certificate.
 ProcessOptions under_tls(const std::string& url, const std::string& authority,
                          const Certificate& own) {
   ProcessOptions options = at(url);
-  options.env["DLOCK_TLS_CA"] = authority;
+  if (!authority.empty()) options.env["DLOCK_TLS_CA"] = authority;
   options.env["DLOCK_TLS_CERT"] = own.file;
   options.env["DLOCK_TLS_KEY"] = own.key;
   return options;
 }
 
-/// Replaces the file atomically: a concurrent reader gets the old or the new one.
 void overwrite(const std::string& file, const std::string& by) {
-  const std::string beside = file + ".new";
-  std::filesystem::copy_file(by, beside);
-  std::filesystem::rename(beside, file);
+  replace_file(file, read_file(by));
 }
 
 TEST_CASE("etcd: certificates are verified, and a client shows its own") {
@@ -209,11 +201,9 @@ TEST_CASE("etcd: certificates are verified, and a client shows its own") {
   const EtcdOptions options{.tls = EtcdTls{ca.issue("server"), ca.file(), own}};
   EtcdServers etcd(options);
   const auto run_with = [&](const std::string& authority, bool with_own) {
-    auto environment = at(etcd.url());
-    environment.env["DLOCK_TLS_CA"] = authority;
-    if (with_own) {
-      environment.env["DLOCK_TLS_CERT"] = own.file;
-      environment.env["DLOCK_TLS_KEY"] = own.key;
+    auto environment = under_tls(etcd.url(), authority, own);
+    for (const char* each : {"DLOCK_TLS_CERT", "DLOCK_TLS_KEY"}) {
+      if (!with_own) environment.env.erase(each);
     }
     return dlock({"run", "-k", "a", "--", "true"}, environment);
   };
@@ -268,7 +258,7 @@ TEST_CASE("etcd: a CA that is replaced while a lock is held counts from the next
   overwrite(options.tls->client.key, client.key);
   put(after, client);
   etcd.start(0);
-  etcd.await_leader();
+  etcd.await_service();
   // Beyond the lease that was granted before.
   const auto later_on = later(BootClock::now(), std::chrono::seconds(17));
   REQUIRE(eventually([&] { return BootClock::now() > later_on || !holder.process.running(); }));
@@ -286,10 +276,7 @@ TEST_CASE("etcd: a certificate that the system trusts is refused where --tls-ca 
   const std::string system = ca.hashed_directory();
   std::filesystem::copy_file(ca.file(), system + "/ca-certificates.crt");
   const auto run_with = [&](const std::string& authority) {
-    auto environment = at(etcd.url());
-    environment.env["DLOCK_TLS_CERT"] = options.tls->client.file;
-    environment.env["DLOCK_TLS_KEY"] = options.tls->client.key;
-    if (!authority.empty()) environment.env["DLOCK_TLS_CA"] = authority;
+    auto environment = under_tls(etcd.url(), authority, options.tls->client);
     environment.env["D"] = dlock_path();
     environment.env["SYSTEM"] = system;
     const std::string line =
@@ -297,10 +284,7 @@ TEST_CASE("etcd: a certificate that the system trusts is refused where --tls-ca 
     return run({"unshare", "-m", "sh", "-c", line}, clean(environment));
   };
   const auto trusted = run_with("");
-  if (trusted.exit_code == 99 || holds(trusted.err, "unshare")) {
-    MESSAGE("skipped: no mount here");
-    return;
-  }
+  if (skip_if(trusted.exit_code == 99 || holds(trusted.err, "unshare"), "no mount here")) return;
   CHECK(trusted.exit_code == 0);
   CHECK(run_with(ca.file()).exit_code == 0);
   for (const auto& other : {stranger.file(), stranger.hashed_directory()}) {
@@ -328,7 +312,7 @@ TEST_CASE("etcd: a host that no resolver answers for is given up in time, and at
 
 TEST_CASE("etcd: of several hosts one that is not found is passed over, of its addresses one") {
   if (is_missing<EtcdServers>()) return;
-  const std::string port = ":" + std::to_string(one_etcd().endpoint(0).port);
+  const std::string port = ":" + std::to_string(cleared<EtcdServers>().endpoint(0).port);
   const auto lock_at = [&](const std::string& hosts) {
     return dlock({"run", "-k", "a", "--", "true"}, at_test_names("etcd://" + hosts));
   };

@@ -6,20 +6,17 @@
 #include <algorithm>
 #include <set>
 
-#include "cli/etcd.hpp"
+#include "cli/databases.hpp"
 #include "cli/place.hpp"
-#include "support/asleep.hpp"
-#include "support/eventually.hpp"
+#include "support/etcd_servers.hpp"
 #include "support/fault_proxy.hpp"
-#include "support/one_of_tries.hpp"
-#include "support/patient_start.hpp"
 
 namespace dlock::test {
 namespace {
 
 TEST_CASE("etcd: locks, latches and guards live there") {
   if (is_missing<EtcdServers>()) return;
-  EtcdServers& etcd = one_etcd();
+  EtcdServers& etcd = cleared<EtcdServers>();
   CHECK(run_at(etcd.url()).exit_code == 0);
   // A free key keeps one entry for its fence.
   CHECK(etcd.keys() == std::vector<std::string>{"dlock:k:a"});
@@ -28,7 +25,7 @@ TEST_CASE("etcd: locks, latches and guards live there") {
 
 TEST_CASE("etcd: a holder whose lease is revoked by hand stops its command") {
   if (is_missing<EtcdServers>()) return;
-  EtcdServers& etcd = one_etcd();
+  EtcdServers& etcd = cleared<EtcdServers>();
   CommandInside holder(etcd.url(), {"-t", "6s"});
   etcd.clear();
   CHECK(holder.process.wait(milliseconds(60'000)).exit_code == 79);
@@ -42,7 +39,7 @@ std::set<std::int64_t> leases_in(EtcdServers& etcd) {
 
 TEST_CASE("etcd: a waiter whose lease is revoked by hand queues again, and is let in") {
   if (is_missing<EtcdServers>()) return;
-  EtcdServers& etcd = one_etcd();
+  EtcdServers& etcd = cleared<EtcdServers>();
   const std::string url = etcd.url();
   CommandInside holder(url, {"-t", "60s"});
   const auto before = leases_in(etcd);
@@ -67,7 +64,7 @@ TEST_CASE("etcd: a waiter whose lease is revoked by hand queues again, and is le
 
 TEST_CASE("etcd: a waiter whose stream has died without a word hears of the release all the same") {
   if (is_missing<EtcdServers>()) return;
-  EtcdServers& etcd = one_etcd();
+  EtcdServers& etcd = cleared<EtcdServers>();
   FaultProxy proxy(Address{"", etcd.endpoint(0).port}, true);
   CommandInside holder(etcd.url(), {"-t", "60s"});
   Process waiter = queued_at("etcd://127.0.0.1:" + std::to_string(proxy.address().port), 1,
@@ -88,7 +85,7 @@ TEST_CASE("etcd: a waiter whose stream has died without a word hears of the rele
 
 TEST_CASE("etcd: a hold that has ended is free, though one of the same token beside it lives on") {
   if (is_missing<EtcdServers>()) return;
-  EtcdServers& etcd = one_etcd();
+  EtcdServers& etcd = cleared<EtcdServers>();
   const std::string url = etcd.url();
   REQUIRE(dlock_at(url, {"acquire", "-k", "a", "-k", "b", "-t", "60s"}).exit_code == 0);
   const auto lasts = [&](const char* pattern) {
@@ -110,42 +107,21 @@ TEST_CASE(
     "etcd: a job that holds a lock keeps it while the leader is killed, and another elected") {
   if (is_missing<EtcdServers>()) return;
   EtcdServers etcd({.members = 3});
-  CommandInside holder(etcd.url(), {"-t", "30s"});
-  Process waiter = queued_at(etcd.url(), 1, {"-t", "30s", "--", "echo", "in"});
-  const auto leader = etcd.leader();
-  etcd.kill_hard(leader);
-  REQUIRE(eventually([&] { return etcd.leader() != leader; }));
-  CHECK(dlock_at(etcd.url(), {"run", "-n", "-k", "a", "--", "true"}).exit_code == 75);
-  CHECK(holder.process.running());
-  holder.end();
-  CHECK(waiter.wait(milliseconds(90'000)).out == "in\n");
-  CHECK(holder.process.wait().exit_code == 0);
-}
-
-/// Whether a holder with only a minority left kept trying for a while before it stopped its
-/// command; up to a third of its lease may have passed before that.
-bool etcd_holder_tries_alone() {
-  EtcdServers etcd({.members = 3});
-  CommandInside holder(etcd.url(), {"-t", "6s"});
-  const auto before = BootClock::now();
-  etcd.kill_hard(0);
-  etcd.stop(1);
-  const auto ended = holder.process.wait(milliseconds(60'000));
-  CHECK(ended.exit_code == 79);
-  const bool tried = BootClock::now() - before > std::chrono::seconds(2);
-  check_message(run_at(etcd.url()), 69);
-  return tried;
+  check_lock_outlives_leader(etcd, etcd.url());
 }
 
 TEST_CASE("etcd: a holder that is left with a minority stops its command before its lease ends") {
   if (is_missing<EtcdServers>()) return;
   // On a busy machine, a renewal may just be late, but not every time.
-  CHECK(in_one_of(3, etcd_holder_tries_alone));
+  CHECK(in_one_of(3, [] {
+    EtcdServers etcd({.members = 3});
+    return holder_tries_alone(etcd, etcd.url());
+  }));
 }
 
 TEST_CASE("etcd: jobs that ask at once with a min-hold run one after another") {
   if (is_missing<EtcdServers>()) return;
-  const std::string url = one_etcd().url();
+  const std::string url = cleared<EtcdServers>().url();
   const auto start_job = [&] {
     return start_dlock(
         {"run", "-t", "15s", "--min-hold", "2s", "-k", "a", "--", "sh", "-c", "echo in; sleep 4"},
@@ -165,7 +141,7 @@ TEST_CASE("etcd: jobs that ask at once with a min-hold run one after another") {
 TEST_CASE("etcd: the command inherits no descriptor of dlock's") {
   if (is_missing<EtcdServers>()) return;
   const std::vector<std::string> count{"run", "-q", "-k", "a", "--", "sh", "-c", "ls /proc/$$/fd"};
-  CHECK(dlock_at(one_etcd().url(), count).out == dlock_at("local:", count).out);
+  CHECK(dlock_at(cleared<EtcdServers>().url(), count).out == dlock_at("local:", count).out);
 }
 
 }  // namespace

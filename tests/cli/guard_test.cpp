@@ -7,9 +7,9 @@
 
 #include "cli/place.hpp"
 #include "support/chance.hpp"
-#include "support/eventually.hpp"
 #include "support/files.hpp"
 #include "support/privileges.hpp"
+#include "support/skip.hpp"
 
 namespace dlock::test {
 namespace {
@@ -130,8 +130,7 @@ TEST_CASE("guard: kill -9 takes the command with it, and lets the next one in") 
   const Resource resource;
   Process process = resource.start("1", {"sh", "-c", "echo $$; exec sleep 60"});
   REQUIRE(eventually([&] { return holds(process.out(), "\n"); }));
-  process.signal(SIGKILL);
-  CHECK(process.wait().signal == SIGKILL);
+  CHECK(process.kill_hard().signal == SIGKILL);
   const pid_t command = static_cast<pid_t>(std::stol(process.out()));
   CHECK(eventually([&] { return !is_alive(command); }));
   CHECK(resource.guard("1", {"echo", "next"}).out == "next\n");
@@ -146,8 +145,7 @@ TEST_CASE("guard: killed at any moment it has forgotten nothing, and the next gu
     REQUIRE(resource.guard(std::to_string(fence), {"true"}).exit_code == 0);
     Process process = resource.start(std::to_string(fence + 1), {"true"});
     chance.pause_up_to(microseconds(6000));
-    process.signal(SIGKILL);
-    process.wait();
+    process.kill_hard();
     const Result older = resource.guard(std::to_string(fence - 1), {"true"});
     CAPTURE(older.err);
     REQUIRE(older.exit_code == 79);
@@ -174,58 +172,8 @@ TEST_CASE("guard: one command after the other, and who waits says so and can be 
   CHECK(read_file(resource.file()) == "2\n");
 }
 
-TEST_CASE("guard: bad command lines are refused with 64, and nothing is made") {
-  const Resource resource;
-  const auto refused = [&](const std::string& words, const std::string& says) {
-    CAPTURE(words);
-    check_not_run(resource.shell("\"$D\" guard " + words + " echo ran"), 64, says);
-  };
-  refused("--state seal", "missing fence");
-  refused("--fence 1", "missing resource");
-  refused("--state seal --state-key k --fence 1", "exclude each other");
-  refused("--state= --fence 1", "--state: the value is empty");
-  refused("--state seal --fence x", "invalid fence \"x\"");
-  refused("--state seal --fence -1", "invalid fence \"-1\"");
-  refused("--state seal --fence 9007199254740992", "invalid fence");
-  check_not_run(resource.shell("DLOCK_FENCE=1,2 \"$D\" guard --state seal echo ran"), 64,
-                "choose with --fence N");
-  check_not_run(resource.shell("\"$D\" guard --state seal --fence 1"), 64, "missing command");
-  CHECK_FALSE(std::filesystem::exists(resource.file()));
-}
-
-TEST_CASE("guard: a file that holds something else is refused with 65 and left as it is") {
-  const Resource resource;
-  for (const std::string text : {"junk\n", "12", "-1\n", "12\n13\n", "\n"}) {
-    write_file(resource.file(), text);
-    check_not_run(resource.guard("20", {"echo", "ran"}), 65, resource.file());
-    CHECK(read_file(resource.file()) == text);
-  }
-}
-
-TEST_CASE("guard: what is no file of this user's is refused with 71") {
-  const Resource resource;
-  write_file(resource.dir() / "file", "1\n");
-  const auto refused = [&](const std::string& path, const std::string& says) {
-    CAPTURE(path);
-    const Result result = resource.shell("\"$D\" guard --state '" + path + "' --fence 5 echo ran");
-    check_not_run(result, 71, path);
-    CHECK(holds(result.err, says));
-  };
-  std::filesystem::create_symlink("file", resource.dir() / "link");
-  REQUIRE(mkfifo((resource.dir() / "fifo").c_str(), 0600) == 0);
-  refused(".", "Is a directory");
-  refused("link", "symbolic link");
-  refused("fifo", "not a plain file");
-  refused("/dev/null", "not a plain file");
-  refused("none/seal", "No such file or directory");
-  CHECK(read_file(resource.dir() / "file") == "1\n");
-}
-
 TEST_CASE("guard: a file that cannot be written is refused with 71") {
-  if (const std::string reason = not_root_here(); !reason.empty()) {
-    MESSAGE("skipped: " << reason);
-    return;
-  }
+  if (skip_if(!not_root_here().empty(), not_root_here())) return;
   const OrdinaryUser user;
   const std::string program = user.own_copy(dlock_path());
   const std::string file = user.dir() / "seal";
@@ -244,10 +192,7 @@ TEST_CASE("guard: a file that cannot be written is refused with 71") {
                                " && cd " + user.dir().path() + " && cat /dev/zero >filler; " +
                                dlock_path() + " guard --state seal --fence 5 echo ran; echo $?"},
                           clean({}));
-  if (holds(full.err, "unshare") || holds(full.err, "mount")) {
-    MESSAGE("skipped: no mount here");
-    return;
-  }
+  if (skip_if(holds(full.err, "unshare") || holds(full.err, "mount"), "no mount here")) return;
   CHECK(full.out == "71\n");
   CHECK(holds(full.err, "No space left on device"));
 }

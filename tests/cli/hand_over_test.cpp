@@ -4,7 +4,6 @@
 #include <string>
 
 #include "support/fault_proxy.hpp"
-#include "support/one_of_tries.hpp"
 #include "support/scene.hpp"
 
 namespace dlock::test {
@@ -95,8 +94,7 @@ TEST_CASE("a waiter that was stopped while it was let in does not start what ano
   Process holder = scene.hold("k", "go");
   Process first = scene.queue_up("k", 1, tenure);
   Process second = scene.queue_up("k", 2, stay_until_end);
-  first.signal(SIGSTOP);
-  first.wait_until_stopped();
+  first.stop();
   scene.touch("go");
   CHECK(holder.wait().exit_code == 0);
   REQUIRE(has_started(scene));

@@ -17,12 +17,6 @@ TEST_CASE("help: as a command it prints what --help prints, on stdout, with exit
   check_says(place.dlock({"help", "relase"}), 64, "did you mean release?");
 }
 
-TEST_CASE("help: a duration needs no digit before the point") {
-  const Place place(Engine::local);
-  const auto token = place.acquired("a", {"-t", ".5h"});
-  CHECK(place.state("a")["holders"][0]["lease_left_ms"] > 60'000);
-}
-
 TEST_CASE("help: acquire without a ttl names both ways to keep the lock") {
   const Place place(Engine::local);
   const auto result = place.dlock({"acquire", "a"});

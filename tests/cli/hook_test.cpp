@@ -15,9 +15,7 @@
 
 #include "base/process.hpp"
 #include "cli/place.hpp"
-#include "support/eventually.hpp"
 #include "support/files.hpp"
-#include "support/patient_start.hpp"
 #include "support/shell_terminal.hpp"
 
 namespace dlock::test {
@@ -297,21 +295,6 @@ TEST_CASE("hook: a call that does not end is stopped when dlock exits") {
   for (const auto& pid : lines_of(read_file(place.dir() / "pids"))) {
     CHECK(!is_alive(static_cast<pid_t>(std::stoi(pid))));
   }
-}
-
-TEST_CASE("hook: may stand in the configuration file, where a flag overrides it") {
-  const Place place(Engine::local);
-  write_file(place.dir() / "conf", "hook = echo $DLOCK_EVENT >>from-file\n");
-  CHECK(place.dlock({"run", "--config", "conf", "-k", "a", "--", "true"}, there(place)).exit_code ==
-        0);
-  CHECK(read_file(place.dir() / "from-file") == "acquired\nreleased\n");
-  CHECK(place
-            .dlock({"run", "--config", "conf", "-k", "a", "--hook", telling, "--", "true"},
-                   there(place))
-            .exit_code == 0);
-  CHECK(events(place).size() == 2);
-  CHECK(count_lines(read_file(place.dir() / "from-file")) == 2);
-  CHECK(place.dlock({"inspect", "--config", "conf"}, there(place)).exit_code == 0);
 }
 
 TEST_CASE("hook: is not told of a release that did not succeed") {

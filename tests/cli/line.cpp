@@ -4,8 +4,6 @@
 
 #include <sstream>
 
-#include "support/patient_start.hpp"
-
 namespace dlock::test {
 namespace {
 
@@ -18,11 +16,6 @@ const char* const long_job =
 
 const char* const short_job =
     "echo $DLOCK_FENCE >>fences; \"$STAMP\" \"$LOG\" start k $i; \"$STAMP\" \"$LOG\" end k $i";
-
-std::string stored_hold(const RedisServer& server, const std::string& key) {
-  const Reply holds = server.command({"HVALS", "dlock:{" + key + "}"});
-  return holds.items.empty() ? "" : holds.items.front().text;
-}
 
 }  // namespace
 

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "support/redis_server.hpp"
 #include "support/scene.hpp"
 
 namespace dlock::test {

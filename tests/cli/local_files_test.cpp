@@ -7,11 +7,8 @@
 #include <filesystem>
 #include <system_error>
 
-#include "cli/attached.hpp"
 #include "cli/place.hpp"
-#include "support/eventually.hpp"
 #include "support/files.hpp"
-#include "support/one_of_tries.hpp"
 
 namespace dlock::test {
 namespace {

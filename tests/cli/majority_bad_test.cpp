@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "cli/doctor_report.hpp"
+#include "support/eventually.hpp"
 #include "support/fake_server.hpp"
 #include "support/fleet.hpp"
-#include "support/one_of_tries.hpp"
 
 namespace dlock::test {
 namespace {

@@ -6,9 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "support/dlock_binary.hpp"
 #include "support/fleet.hpp"
-#include "support/patient_start.hpp"
-#include "support/stall_witness.hpp"
 #include "support/stretched.hpp"
 
 namespace dlock::test {
@@ -41,17 +40,12 @@ std::optional<Deadline> last_end(const Fleet& fleet) {
   return one && other ? std::max(one, other) : std::nullopt;
 }
 
-std::string stored_hold(const Fleet& fleet, std::size_t i) {
-  const Reply holds = fleet.server(i).command({"HVALS", "dlock:{k}"});
-  return holds.items.empty() ? "" : holds.items.front().text;
-}
-
 /// Waits until the hold has been renewed or rewritten on this server.
 bool is_renewed(const Fleet& fleet, std::size_t i) {
-  const std::string before = stored_hold(fleet, i);
+  const std::string before = stored_hold(fleet.server(i));
   return eventually(
       [&] {
-        const std::string now = stored_hold(fleet, i);
+        const std::string now = stored_hold(fleet.server(i));
         return !now.empty() && now != before;
       },
       milliseconds(15'000));
@@ -276,31 +270,10 @@ TEST_CASE("majority: servers that lost their memory have no vote, neither for ho
 }
 
 TEST_CASE("majority: a holder notices at once when servers come back empty, 79") {
-  CHECK(unless_machine_stalls([] { return notices_soon_that_two_are_empty({}); }));
-}
-
-TEST_CASE("majority: under --compat a holder notices when servers come back empty, 79") {
-  CHECK(unless_machine_stalls([] {
-    return notices_soon_that_two_are_empty({"--compat", "redlock"});
-  }));
-}
-
-TEST_CASE("majority: servers that have just started have no vote yet") {
-  const FleetOptions options{.servers = 3, .old = false};
-  const FleetScene scene(options);
-  const Result result = scene.run({"run", "-n", "-k", "k", "--", "echo", "ran"});
-  CHECK(result.exit_code == 69);
-  CHECK(result.out == "");
-  CHECK(names_servers(result.err, scene.fleet.urls()));
-}
-
-TEST_CASE("majority: servers that have run for two minutes have a vote from the first lock on") {
-  const FleetOptions options{.servers = 3, .clocked = {0, 1, 2}, .old = false};
-  const FleetScene scene(options);
-  for (std::size_t i = 0; i < options.servers; ++i) {
-    scene.fleet.clock(i).advance(std::chrono::minutes(3));
+  using Options = std::vector<std::string>;
+  for (const Options& options : {Options{}, Options{"--compat", "redlock"}}) {
+    CHECK(unless_machine_stalls([&] { return notices_soon_that_two_are_empty(options); }));
   }
-  CHECK(scene.run({"run", "-n", "-k", "k", "--", "echo", "ran"}).out == "ran\n");
 }
 
 TEST_CASE("majority: the clock of one of three servers jumps, and a job keeps its lock") {

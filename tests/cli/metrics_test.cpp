@@ -6,7 +6,6 @@
 
 #include "base/clock.hpp"
 #include "cli/place.hpp"
-#include "support/eventually.hpp"
 #include "support/exposition.hpp"
 #include "support/files.hpp"
 

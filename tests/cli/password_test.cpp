@@ -6,12 +6,9 @@
 #include <string>
 #include <utility>
 
-#include "cli/command_inside.hpp"
+#include "cli/databases.hpp"
 #include "cli/place.hpp"
-#include "support/eventually.hpp"
 #include "support/fake_server.hpp"
-#include "support/files.hpp"
-#include "support/recorded_process.hpp"
 
 namespace dlock::test {
 namespace {
@@ -102,18 +99,6 @@ TEST_CASE("password: in a URL on the command line it is warned of and gone from 
   const auto refused = dlock({"run", "-q", "-n", "-k", "a", "--server", url, "--", "true"});
   CHECK(refused.exit_code == 75);
   CHECK(!holds(refused.err, password));
-}
-
-TEST_CASE("password: a file that others may read is warned of") {
-  const RedisServer server(guarded());
-  const TempDir dir;
-  write_file(dir / "password", password);
-  REQUIRE(chmod((dir / "password").c_str(), 0644) == 0);
-  const auto result = dlock({"run", "-k", "a", "--server", server.url(), "--password-file",
-                             dir / "password", "--", "true"});
-  CHECK(result.exit_code == 0);
-  CHECK(is_one_message(result.err));
-  CHECK(holds(result.err, dir / "password"));
 }
 
 TEST_CASE("password: users of the ACL, and a user without a password is refused") {
@@ -303,17 +288,6 @@ TEST_CASE("password: that of sentinels, and that of a majority, may be rotated b
     CHECK(holder.process.wait().exit_code == 0);
     CHECK(!holds(holder.process.err(), "could not release"));
     CHECK(waiter.wait().out == "in\n");
-  }
-}
-
-TEST_CASE("password: a file that cannot be had is an error that names it") {
-  const RedisServer server(guarded());
-  const TempDir dir;
-  write_secret(dir / "empty", "\n");
-  write_secret(dir / "huge", std::string(100'000, 'x'));
-  for (const std::string& path : {dir / "missing", dir / "empty", dir / "huge", dir.path()}) {
-    CAPTURE(path);
-    check_message(run_with(server, {}, {"--password-file", path}), 64, path);
   }
 }
 

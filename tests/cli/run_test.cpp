@@ -8,10 +8,6 @@
 
 #include "cli/place.hpp"
 #include "support/chance.hpp"
-#include "support/eventually.hpp"
-#include "support/files.hpp"
-#include "support/one_of_tries.hpp"
-#include "support/patient_start.hpp"
 #include "support/scene.hpp"
 
 namespace dlock::test {
@@ -84,27 +80,6 @@ TEST_CASE("run --max-hold: of a command that ignores TERM and its daemon nothing
   });
 }
 
-TEST_CASE("run: passes arguments on byte for byte") {
-  on_each_engine([](const Place& place) {
-    const std::vector<std::string> odd{
-        "[a,b]", "[]",  "++",       "",    "--key=", "line\nbreak", "--",    "-h", "--version",
-        "-k",    "a b", "\x80\xff", "'\"", "$HOME",  "{}",          "%s\\n", "=",  "-"};
-    auto words = command("a", {"sh", "-c", R"(for a; do printf '<%s>' "$a"; done)", "sh"});
-    words.insert(words.end(), odd.begin(), odd.end());
-    std::string expected;
-    for (const auto& each : odd) expected += "<" + each + ">";
-    CHECK(place.dlock(words).out == expected);
-    words.erase(words.begin() + 3);  // without the "--"
-    CHECK(place.dlock(words).out == expected);
-  });
-}
-
-TEST_CASE("run: reads its own options up to the first operand only") {
-  const Place place(Engine::local);
-  CHECK(place.dlock({"run", "-k", "a", "echo", "-k", "b", "--", "-n"}).out == "-k b -- -n\n");
-  CHECK(place.dlock({"run", "-k", "a", "--", "sh", "-c", "echo $1", "-", "-h"}).out == "-h\n");
-}
-
 TEST_CASE("run: names keys and fences in the order the user gave them") {
   on_each_engine([](const Place& place) {
     const auto result = place.shell(
@@ -129,15 +104,6 @@ TEST_CASE("run: stdin and stdout are the command's alone") {
     CHECK(holds(result.err, "dlock: "));
     CHECK(place.dlock(command("a", {"sh", "-c", "echo to stderr >&2"})).err == "to stderr\n");
   });
-}
-
-TEST_CASE("run -c: gives a line to the shell") {
-  const Place place(Engine::local);
-  const auto result = place.dlock({"run", "-k", "a", "-c", "echo $((40 + 2)); exit 7"});
-  CHECK(result.out == "42\n");
-  CHECK(result.exit_code == 7);
-  CHECK(place.dlock({"run", "-k", "a", "--command=true"}).exit_code == 0);
-  check_message(place.dlock({"run", "-k", "a", "-c", "true", "false"}), 64);
 }
 
 TEST_CASE("run: 127 for a command that is not there, 126 for one that cannot be executed") {

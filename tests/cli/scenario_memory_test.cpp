@@ -7,8 +7,6 @@
 
 #include "base/error.hpp"
 #include "cli/line.hpp"
-#include "support/one_of_tries.hpp"
-#include "support/patient_start.hpp"
 #include "support/scene.hpp"
 
 // Ways in which a single server may lose keys of a lock, apart from losing all of them.
@@ -57,11 +55,21 @@ std::filesystem::path append_only_file(const RedisServer& server) {
 
 }  // namespace
 
-TEST_CASE("only the lock is deleted: the holder notices at its next renewal, fences go on") {
-  RedisScene scene;
-  Process job = held(scene, "12");
-  scene.server.command({"DEL", "dlock:{k}"});
-  is_told_of_the_loss(scene, job);
+TEST_CASE("a server loses the lock: the holder notices at its next renewal, 79, and fences go on") {
+  using Requests = std::vector<std::vector<std::string>>;
+  for (const Requests& loss : {Requests{{"DEL", "dlock:{k}"}}, Requests{{"FLUSHALL"}},
+                               // The last one is refused once all evictable keys are gone.
+                               Requests{{"CONFIG", "SET", "maxmemory-policy", "volatile-ttl"},
+                                        {"CONFIG", "SET", "maxmemory", "1"},
+                                        {"SET", "x", "y"}}}) {
+    CAPTURE(loss.front().front());
+    const RedisScene scene;
+    Process job = held(scene, "12");
+    for (const auto& request : loss) scene.server.command(request);
+    CHECK(scene.server.command({"EXISTS", "dlock:{k}"}).number == 0);
+    scene.server.command({"CONFIG", "SET", "maxmemory", "0"});
+    is_told_of_the_loss(scene, job);
+  }
 }
 
 TEST_CASE("only the last fence is deleted: the lock is kept, and the next fence is larger") {
@@ -73,24 +81,6 @@ TEST_CASE("only the last fence is deleted: the lock is kept, and the next fence 
   scene.touch("go");
   CHECK(job.wait().exit_code == 0);
   CHECK(next_fence(scene) > scene.number_in("fence"));
-}
-
-TEST_CASE("a server without memory evicts the lock: the holder notices at its next renewal, 79") {
-  RedisScene scene;
-  Process job = held(scene, "12");
-  scene.server.command({"CONFIG", "SET", "maxmemory-policy", "volatile-ttl"});
-  scene.server.command({"CONFIG", "SET", "maxmemory", "1"});
-  scene.server.command({"SET", "x", "y"});  // refused once all evictable keys are gone
-  CHECK(scene.server.command({"EXISTS", "dlock:{k}"}).number == 0);
-  scene.server.command({"CONFIG", "SET", "maxmemory", "0"});
-  is_told_of_the_loss(scene, job);
-}
-
-TEST_CASE("FLUSHALL under a holder: it notices at its next renewal, 79, and fences go on") {
-  RedisScene scene;
-  Process job = held(scene, "12");
-  scene.server.command({"FLUSHALL"});
-  is_told_of_the_loss(scene, job);
 }
 
 TEST_CASE("SCRIPT FLUSH under a holder: its renewal brings the script, and the lock is kept") {

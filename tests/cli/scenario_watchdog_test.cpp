@@ -9,9 +9,8 @@
 
 #include "base/process.hpp"
 #include "cli/line.hpp"
-#include "support/patient_start.hpp"
 #include "support/scene.hpp"
-#include "support/stall_witness.hpp"
+#include "support/skip.hpp"
 
 namespace dlock::test {
 namespace {
@@ -77,8 +76,7 @@ bool ends_before_the_lease() {
       std::string(watched_beats) + "' & " + watched_beats;
   Process dlock =
       start_guarded(scene, stubborn, [&] { return !read_file(scene.log()).empty(); }, {"-t", "6s"});
-  dlock.signal(SIGSTOP);
-  dlock.wait_until_stopped();
+  dlock.stop();
   const Deadline end = lease_end(scene.server, "k");
   REQUIRE(eventually([&] { return nothing_runs_below(dlock.pid()); }));
   CHECK(last_beat(scene) > 0);
@@ -112,12 +110,8 @@ TEST_CASE(
     return read_file("/proc/" + watchdog + "/status").find("TracerPid:\t0\n") == std::string::npos;
   };
   eventually([&] { return traced() || !slow.running(); });
-  if (!slow.running()) {
-    MESSAGE("skipped: strace may not trace here");
-    return;
-  }
-  dlock.signal(SIGSTOP);
-  dlock.wait_until_stopped();
+  if (skip_if(!slow.running(), "strace may not trace here")) return;
+  dlock.stop();
   REQUIRE(eventually([&] { return !is_alive(command); }));
   dlock.signal(SIGCONT);
   const Result result = dlock.wait();
@@ -134,8 +128,7 @@ bool keeps_the_exit_code() {
   RedisScene scene;
   Process dlock = start_guarded(scene, "echo >in; until [ -e go ]; do sleep 0.02; done; exit 3",
                                 [&] { return scene.has("in"); }, {"-t", "6s"});
-  dlock.signal(SIGSTOP);
-  dlock.wait_until_stopped();
+  dlock.stop();
   const Deadline end = lease_end(scene.server, "k");
   scene.touch("go");
   REQUIRE(eventually([&] { return nothing_runs_below(dlock.pid()); }));
@@ -153,8 +146,7 @@ bool leaves_alone_what_is_left() {
       [&] { return scene.has_text("helper") && scene.has_text("command"); }, {"-t", "6s"});
   const auto helper = static_cast<pid_t>(scene.number_in("helper"));
   const auto command = static_cast<pid_t>(scene.number_in("command"));
-  dlock.signal(SIGSTOP);
-  dlock.wait_until_stopped();
+  dlock.stop();
   const Deadline end = lease_end(scene.server, "k");
   scene.touch("go");
   REQUIRE(eventually([&] { return !is_alive(command); }));
@@ -236,8 +228,7 @@ TEST_CASE("watchdog: under --on-lost ignore it kills nobody") {
   Process dlock =
       start_guarded(scene, "echo >in; until [ -e go ]; do sleep 0.02; done; exit 3",
                     [&] { return scene.has("in"); }, {"-t", "4s", "--on-lost", "ignore"});
-  dlock.signal(SIGSTOP);
-  dlock.wait_until_stopped();
+  dlock.stop();
   // A faulty watchdog would have killed some time before.
   REQUIRE(eventually([&] { return !scene.is_held("k"); }));
   dlock.signal(SIGCONT);

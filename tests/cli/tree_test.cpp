@@ -4,11 +4,9 @@
 #include "cli/line.hpp"
 #include "cli/place.hpp"
 #include "support/cgroup.hpp"
-#include "support/eventually.hpp"
 #include "support/files.hpp"
-#include "support/one_of_tries.hpp"
-#include "support/patient_start.hpp"
 #include "support/privileges.hpp"
+#include "support/skip.hpp"
 
 namespace dlock::test {
 namespace {
@@ -56,8 +54,7 @@ TEST_CASE("tree: a keeper of acquire --attach is not waited for, nor stopped wit
     REQUIRE(eventually([&] { return count_lines(script.out()) == 2; }));
     CHECK(script.out() == "on\n124\n");
     CHECK(!place.is_free("inner"));
-    script.signal(SIGKILL);
-    script.wait();
+    script.kill_hard();
     CHECK(eventually([&] { return place.is_free("inner"); }));
   });
 }
@@ -73,25 +70,9 @@ TEST_CASE("tree: without --wait-tree the lock follows the command itself") {
   });
 }
 
-TEST_CASE("tree: TERM to dlock reaches a daemon that is all that is left") {
-  on_each_engine([](const Place& place) {
-    auto process = start_in(place, {"run", "-k", "a", "--wait-tree", "-c", leaves_one_to_be_asked});
-    REQUIRE(eventually([&] { return process.out().ends_with("in\n"); }));
-    REQUIRE(eventually([&] { return !is_alive(std::stoi(process.out())); }));
-    process.signal(SIGTERM);
-    const auto result = process.wait();
-    CHECK(result.exit_code == 3);
-    CHECK(result.out.ends_with("in\nasked\n"));
-    CHECK(place.is_free("a"));
-  });
-}
-
 TEST_CASE("tree: what cannot be killed is named, and the lock is left to lapse") {
   const TestCgroup freezer("freezer");
-  if (freezer.path().empty()) {
-    MESSAGE("skipped: no cgroup v1 freezer that may be written");
-    return;
-  }
+  if (skip_if(freezer.path().empty(), "no cgroup v1 freezer that may be written")) return;
   const std::string freezes_itself = "echo $$; echo $$ >" + freezer.path() +
                                      "/cgroup.procs; echo FROZEN >" + freezer.path() +
                                      "/freezer.state; exec sleep 60";
@@ -119,11 +100,7 @@ TEST_CASE("tree: what cannot be killed is named, and the lock is left to lapse")
 }
 
 TEST_CASE("tree: on local: what became root and left the group keeps the lock until it ends") {
-  const std::string missing = not_root_here();
-  if (!missing.empty()) {
-    MESSAGE("skipped: ", missing);
-    return;
-  }
+  if (skip_if(!not_root_here().empty(), not_root_here())) return;
   const OrdinaryUser user;
   const std::string dlock = user.own_copy(dlock_path());
   const ProcessOptions options{.env = {{"HOME", user.dir().path()}}};

@@ -7,9 +7,9 @@
 #include <string>
 
 #include "place.hpp"
+#include "support/dlock_binary.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
-#include "support/patient_start.hpp"
 
 namespace dlock::test {
 

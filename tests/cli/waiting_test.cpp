@@ -9,13 +9,8 @@
 #include <set>
 
 #include "cli/place.hpp"
-#include "support/eventually.hpp"
 #include "support/fault_proxy.hpp"
-#include "support/file_locks.hpp"
 #include "support/files.hpp"
-#include "support/full_pipe.hpp"
-#include "support/one_of_tries.hpp"
-#include "support/stall_witness.hpp"
 #include "support/stretched.hpp"
 
 namespace dlock::test {
@@ -49,17 +44,6 @@ TEST_CASE("waiting: -n is refused at once with 75 and says by whom") {
     }
     check_quiet(place.dlock({"run", "-q", "-n", "-k", "nightly", "--", "true"}), 75);
     check_message(place.dlock({"acquire", "-t", "30s", "-n", "-k", "nightly"}), 75);
-  });
-}
-
-TEST_CASE("waiting: a refusal counts the others that wait") {
-  on_each_engine([](const Place& place) {
-    const auto holder = place.hold("a");
-    const auto waiter = place.start({"run", "-k", "a", "--", "true"});
-    REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
-    CHECK(holds(try_run(place, {"-k", "a"}).err, ", 1 waiting\n"));
-    const auto timed_out = place.dlock({"run", "-k", "a", "-w", "0.1", "--", "true"});
-    CHECK(holds(timed_out.err.substr(timed_out.err.rfind("dlock: ")), ", 1 waiting\n"));
   });
 }
 
@@ -221,19 +205,6 @@ TEST_CASE("waiting: -E changes 75 and nothing else") {
   });
 }
 
-TEST_CASE("waiting: of flags that choose the same thing the later wins") {
-  on_each_engine([](const Place& place) {
-    const auto holder = place.hold("a", {"-s"});
-    CHECK(place.dlock({"run", "-k", "a", "-w", "1m", "-n", "--", "true"}).exit_code == 75);
-    CHECK(try_run(place, {"-k", "a", "-x", "-s"}).exit_code == 0);
-    CHECK(try_run(place, {"-k", "a", "-s", "-x"}).exit_code == 75);
-    CHECK(try_run(place, {"-k", "a", "-s", "-e"}).exit_code == 75);
-    CHECK(try_run(place, {"-k", "a", "-s", "--limit", "1"}).exit_code == 75);
-    CHECK(try_run(place, {"-k", "a", "--limit", "1", "--shared"}).exit_code == 0);
-    CHECK(try_run(place, {"-k", "a", "-s", "-E", "3", "-x", "-E", "4"}).exit_code == 4);
-  });
-}
-
 TEST_CASE("waiting: readers are in together, a writer is alone") {
   on_each_engine([](const Place& place) {
     auto reader = place.hold("a", {"-s"});
@@ -246,23 +217,6 @@ TEST_CASE("waiting: readers are in together, a writer is alone") {
     other.wait();
     const auto writer = place.hold("a");
     CHECK(try_run(place, {"-k", "a", "-s"}).exit_code == 75);
-  });
-}
-
-TEST_CASE("waiting: all of several keys or none") {
-  on_each_engine([](const Place& place) {
-    const auto holder = place.hold("b");
-    CHECK(try_run(place, {"-k", "a", "-k", "b", "-k", "c"}).exit_code == 75);
-    CHECK(place.is_free("a"));
-    CHECK(place.is_free("c"));
-    auto waiter = place.start({"run", "-k", "c", "-k", "b", "-k", "a", "--", "true"});
-    REQUIRE(eventually([&] { return place.waiters("b") == 1; }));
-    CHECK(!place.is_free("a"));  // keys are acquired in byte order, and held while waiting
-    CHECK(place.is_free("c"));
-    waiter.signal(SIGTERM);
-    waiter.wait();
-    CHECK(place.is_free("a"));
-    CHECK(place.waiters("b") == 0);
   });
 }
 
@@ -331,4 +285,60 @@ TEST_CASE("waiting: a command whose lock cannot be kept is dead when its short l
 }
 
 }  // namespace
+
+namespace {
+
+TEST_CASE("latest: only the newest deployment runs after the present one, and the others say why") {
+  on_each_engine([](const Place& place) {
+    auto present = place.hold("site", {"--latest"});
+    std::vector<Process> deployments;
+    auto other = place.start({"run", "-k", "site", "--", "true"});
+    REQUIRE(eventually([&] { return place.waiters("site") == 1; }));
+    for (int i = 1; i <= 3; ++i) {
+      const std::string name = "build-" + std::to_string(i);
+      deployments.push_back(
+          place.start({"run", "-k", "site", "--latest", "--label", name, "--", "echo", name}));
+      REQUIRE(eventually([&] {
+        const auto waiters = place.state("site")["waiters"];
+        return waiters.size() == 2 && waiters[1]["label"] == name;
+      }));
+    }
+    for (int i = 0; i < 2; ++i) {
+      const auto left = deployments[static_cast<std::size_t>(i)].wait();
+      check_says(left, 75, "dlock: left the queue after ");
+      CHECK(left.out == "");
+      CHECK(holds(left.err, ": site: superseded by "));
+      // A still newer claim may wait by the time it asks for the reason.
+      CHECK((holds(left.err, "[build-" + std::to_string(i + 2) + "]") ||
+             holds(left.err, "[build-3]")));
+    }
+    CHECK(present.running());
+    present.signal(SIGTERM);
+    CHECK(other.wait().exit_code == 0);
+    check_ran(deployments.back().wait(), "build-3\n");
+    CHECK(place.is_free("site"));
+  });
+}
+
+TEST_CASE("latest: acquire knows it, -E changes its exit code, and not to wait excludes it") {
+  on_each_engine([](const Place& place) {
+    const auto token = place.acquired("a");
+    auto older = place.start({"run", "-E", "0", "-k", "a", "--latest", "--", "false"});
+    REQUIRE(eventually([&] { return place.waiters("a") == 1; }));
+    auto newer = place.start({"acquire", "-k", "a", "-t", "1m", "--latest"});
+    CHECK(older.wait().exit_code == 0);
+    REQUIRE(place.dlock({"release", "a", "--token", token}).exit_code == 0);
+    CHECK(newer.wait().exit_code == 0);
+  });
+  const Place place(Engine::local);
+  for (const std::vector<std::string>& wait : {std::vector<std::string>{"-n"}, {"-w", "0"}}) {
+    auto words = wait;
+    words.insert(words.begin(), {"run", "-k", "a", "--latest"});
+    words.insert(words.end(), {"--", "true"});
+    check_message(place.dlock(words), 64, "--latest");
+  }
+}
+
+}  // namespace
+
 }  // namespace dlock::test

@@ -6,9 +6,7 @@
 
 #include "cli/line.hpp"
 #include "cli/live_support.hpp"
-#include "support/eventually.hpp"
 #include "support/fault_proxy.hpp"
-#include "support/files.hpp"
 #include "support/scene.hpp"
 
 namespace dlock::test {

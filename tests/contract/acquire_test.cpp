@@ -5,9 +5,8 @@
 
 #include "base/error.hpp"
 #include "base/wait.hpp"
-#include "engines.hpp"
+#include "contract/engines.hpp"
 #include "lock/release.hpp"
-#include "support/eventually.hpp"
 #include "support/stretched.hpp"
 
 namespace dlock::test {
@@ -36,8 +35,7 @@ bool is_awaited(Store& store, const std::string& key) {
 TEST_OF_ENGINES("several keys are taken in byte order, whatever the order they are given in") {
   Engine engine;
   const auto store = engine.open(), watcher = engine.open();
-  const Claim blocking = claim_on("b");
-  granted(*store, blocking);
+  const Claim blocking = taken(*store, claim_on("b"));
   LockAcquirer<Engine> acquiring(engine, claims_on({"\xc3\xa4", "c", "a", "b", "B"}));
   REQUIRE(eventually([&] { return is_awaited(*watcher, "b"); }));
   CHECK(!is_free(*watcher, "B"));
@@ -57,8 +55,7 @@ TEST_OF_ENGINES("several keys are taken in byte order, whatever the order they a
 TEST_OF_ENGINES("of several keys all are taken or none") {
   Engine engine;
   const auto store = engine.open(), asking = engine.open();
-  const Claim blocking = claim_on("b");
-  granted(*store, blocking);
+  const Claim blocking = taken(*store, claim_on("b"));
   Listener listener;
   const auto answer =
       acquire(*asking, claims_on({"a", "b", "c"}), {milliseconds(0), -1, {}, false}, listener);
@@ -78,8 +75,7 @@ TEST_OF_ENGINES("what is had is renewed while the next is waited for") {
   const auto store = engine.open(), watcher = engine.open();
   // Each request may take a sixth of the lease, and a renewal is due after a third.
   constexpr milliseconds ttl{30'000};
-  const Claim blocking = claim_on("b");
-  granted(*store, blocking);
+  const Claim blocking = taken(*store, claim_on("b"));
   LockAcquirer<Engine> acquiring(engine, claims_on({"a", "b"}, ttl));
   REQUIRE(eventually([&] { return is_awaited(*watcher, "b"); }));
   const Fence fence = state_of(*watcher, "a").holders.at(0).fence;
@@ -104,8 +100,7 @@ TEST_OF_ENGINES("what is had is renewed while the next is waited for") {
 TEST_OF_ENGINES("if what is had is lost meanwhile, it begins again") {
   Engine engine;
   const auto store = engine.open(), watcher = engine.open();
-  const Claim blocking = claim_on("b");
-  granted(*store, blocking);
+  const Claim blocking = taken(*store, claim_on("b"));
   LockAcquirer<Engine> acquiring(engine, claims_on({"a", "b"}, milliseconds(30'000)));
   REQUIRE(eventually([&] { return is_awaited(*watcher, "b"); }));
   const auto out = store->evict(LockKey{"a"}, std::nullopt, evictor, soon());
@@ -157,8 +152,7 @@ TEST_OF_ENGINES("one who is broken off while waiting leaves nothing held and not
   // On a busy machine, acquire() may have too little time to release everything.
   for (int attempt = 0; attempt < 5 && !left_nothing; ++attempt) {
     const std::string first = "a" + std::to_string(attempt), second = "b" + std::to_string(attempt);
-    const Claim blocking = claim_on(second);
-    granted(*store, blocking);
+    const Claim blocking = taken(*store, claim_on(second));
     LockAcquirer<Engine> acquiring(engine, claims_on({first, second}));
     REQUIRE(eventually([&] { return is_awaited(*store, second); }));
     const auto interrupted = BootClock::now();
@@ -262,8 +256,7 @@ template <typename Engine>
 std::size_t let_in_a_crowd(Engine& engine, const std::string& key, std::size_t size) {
   const auto holder = engine.open(), watcher = engine.open();
   // Long enough for all of them to queue up on a busy machine.
-  const Claim blocking = claim_on(key, std::chrono::minutes(10));
-  granted(*holder, blocking);
+  const Claim blocking = taken(*holder, claim_on(key, std::chrono::minutes(10)));
   std::list<LockAcquirer<Engine>> crowd;
   for (std::size_t i = 0; i < size; ++i) {
     crowd.emplace_back(engine, claims_on({key}));

@@ -54,11 +54,4 @@ inline const std::vector<WrittenLayout> written_layouts{
     {"symfony", "N", "zset"},
 };
 
-/// How often the server has carried out this command.
-inline long long count_calls(const RedisServer& server, const std::string& command) {
-  const std::string stats = server.command({"INFO", "commandstats"}).text;
-  const auto at = stats.find("cmdstat_" + command + ":calls=");
-  return at == std::string::npos ? 0 : std::stoll(stats.substr(stats.find('=', at) + 1));
-}
-
 }  // namespace dlock::test

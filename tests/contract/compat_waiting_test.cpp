@@ -57,8 +57,7 @@ TEST_CASE("compat: a lock of ShedLock's that was waited for is dated by its gran
   const RedisServer server;
   const auto holder = compat_store("shedlock", server.address());
   const auto waiter = compat_store("shedlock", server.address());
-  const Claim held = claim_on("N"), claim = claim_on("N");
-  granted(*holder, held);
+  const Claim held = taken(*holder, claim_on("N")), claim = claim_on("N");
   refused(*waiter, claim, {true, {}});
   std::this_thread::sleep_for(milliseconds(20));  // dates have milliseconds
   const WallTime freed = wall_now();
@@ -161,8 +160,7 @@ TEST_CASE("compat: from a release to the grant of a waiter it takes a moment") {
     const auto a_moment = stretched(milliseconds(50));
     for (int i = 0; i < 20 && best >= a_moment; ++i) {
       const auto holder = compat_store(row.layout, server.address());
-      const Claim claim = claim_on("N");
-      granted(*holder, claim);
+      const Claim claim = taken(*holder, claim_on("N"));
       const auto before = trackings(server);
       CompatWaiter waiter(row.layout, server.address());
       CHECK(eventually([&] { return trackings(server) > before; }));

@@ -1,8 +1,4 @@
-#include "contract/database_deployments.hpp"
-
 #include <algorithm>
-#include <functional>
-#include <map>
 #include <utility>
 
 #include "base/error.hpp"
@@ -11,7 +7,6 @@
 #include "etcd/etcd_backend.hpp"
 #include "sql/sql_backend.hpp"
 #include "support/etcd_servers.hpp"
-#include "support/eventually.hpp"
 #include "support/pgbouncer.hpp"
 #include "support/stretched.hpp"
 #include "support/tls_databases.hpp"
@@ -102,7 +97,7 @@ class InEtcd final : public InDatabase {
   }
   void thaw() override {
     for (std::size_t i = 0; i < servers_.size(); ++i) servers_.cont(i);
-    servers_.await_leader();
+    servers_.await_service();
   }
   /// Includes liveness entries that no lock refers to.
   std::string litter() override {
@@ -188,45 +183,37 @@ PostgresPlace pooled_postgres() {
   return {place, place->server, place->pooler.url(), true};
 }
 
-/// How to start a deployment, and the package that it needs.
-struct Recipe {
-  const char* package;
-  bool (*is_installed)();
-  std::function<std::shared_ptr<InDatabase>()> start;
-};
-
-const std::map<std::string, Recipe>& recipes() {
-  static const std::map<std::string, Recipe> all{
-      {"postgres",
-       {"postgresql", PostgresServer::is_installed,
-        [] { return std::make_shared<InPostgres>(postgres_under_tls()); }}},
-      {"pgbouncer",
-       {"pgbouncer", PgBouncer::is_installed,
-        [] { return std::make_shared<InPostgres>(pooled_postgres()); }}},
-      {"mariadb",
-       {"mariadb-server", MariaDbServer::is_installed,
-        [] { return std::make_shared<InMariaDb>(mariadb_under_tls()); }}},
-      {"etcd",
-       {"etcd-server", EtcdServers::is_installed, [] { return std::make_shared<InEtcd>(); }}},
-      {"zookeeper", {"zookeeper", ZooKeeperServers::is_installed, [] {
-                       return std::make_shared<InZooKeeper>();
-                     }}}};
-  return all;
+/// The deployment that all tests of this process share.
+template <typename Server, typename Start>
+std::shared_ptr<Deployment> shared(Start start) {
+  // ctest recognizes this text and counts the test as skipped.
+  if (!Server::is_installed()) {
+    throw Error(ErrorKind::host_refused,
+                std::string("skipped: ") + Server::package + " is not installed");
+  }
+  static const auto one = start();
+  one->reset();
+  return one;
 }
 
 }  // namespace
 
 std::shared_ptr<Deployment> database_deployment(const std::string& name) {
-  const auto recipe = recipes().find(name);
-  if (recipe == recipes().end()) return nullptr;
-  // ctest recognizes this text and counts the test as skipped.
-  if (!recipe->second.is_installed()) {
-    throw Error(ErrorKind::host_refused,
-                std::string("skipped: ") + recipe->second.package + " is not installed");
+  if (name == "postgres") {
+    return shared<PostgresServer>(
+        [] { return std::make_shared<InPostgres>(postgres_under_tls()); });
   }
-  static const auto one = recipe->second.start();
-  one->reset();
-  return one;
+  if (name == "pgbouncer") {
+    return shared<PgBouncer>([] { return std::make_shared<InPostgres>(pooled_postgres()); });
+  }
+  if (name == "mariadb") {
+    return shared<MariaDbServer>([] { return std::make_shared<InMariaDb>(mariadb_under_tls()); });
+  }
+  if (name == "etcd") return shared<EtcdServers>([] { return std::make_shared<InEtcd>(); });
+  if (name == "zookeeper") {
+    return shared<ZooKeeperServers>([] { return std::make_shared<InZooKeeper>(); });
+  }
+  return nullptr;
 }
 
 }  // namespace dlock::test

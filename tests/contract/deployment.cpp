@@ -1,26 +1,93 @@
 #include "contract/deployment.hpp"
 
+#include <algorithm>
 #include <cstdlib>
+#include <deque>
+#include <memory>
 #include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/error.hpp"
-#include "contract/database_deployments.hpp"
 #include "contract/engines.hpp"
-#include "contract/in_step.hpp"
 #include "doctor/rights.hpp"
 #include "quorum/node_clients.hpp"
 #include "quorum/quorum_store.hpp"
 #include "redis/redis_connection.hpp"
 #include "redis/redis_store.hpp"
 #include "support/cluster.hpp"
-#include "support/eventually.hpp"
-#include "support/recorded_process.hpp"
 #include "support/sentinels.hpp"
-#include "support/tls_redis.hpp"
+#include "support/tls_files.hpp"
 
 namespace dlock::test {
 namespace {
+
+/// Node clients that return replies only after all nodes have answered. A quorum answers as soon as
+/// a majority has. The next client of a test would otherwise overtake the first one at the slow
+/// node, and split the votes of two requests that the test means to be in order.
+///
+/// All clients see this host's clock. Otherwise, if two waiters ask within the measurement error of
+/// the servers' clocks, the second might be served first.
+class NodesInStep final : public NodeClients {
+ public:
+  explicit NodesInStep(std::unique_ptr<NodeClients> nodes)
+      : nodes_(std::move(nodes)), owed_(nodes_->size()) {}
+
+  std::size_t size() const override { return nodes_->size(); }
+  std::string name(std::size_t member) const override { return nodes_->name(member); }
+  std::uint64_t ask(std::size_t member, NodeRequest request, Deadline deadline) override;
+  bool has_sent_releases(std::size_t member) const override {
+    return nodes_->has_sent_releases(member);
+  }
+  std::optional<NodeReply> hear(Deadline until, int cancel_fd) override;
+  void begin_anew() override;
+
+ private:
+  bool any_owes() const;
+
+  std::unique_ptr<NodeClients> nodes_;
+  std::vector<std::uint64_t> owed_;  ///< the last request to each node; 0 if it was answered
+  std::deque<NodeReply> heard_;
+};
+
+ClockReading clock_of_this_host() {
+  static const auto booted_at = wall_now().time_since_epoch() - BootClock::now().time_since_epoch();
+  const Deadline now = BootClock::now();
+  return {std::chrono::floor<microseconds>(booted_at + now.time_since_epoch()), now, now};
+}
+
+std::uint64_t NodesInStep::ask(std::size_t member, NodeRequest request, Deadline deadline) {
+  return owed_[member] = nodes_->ask(member, std::move(request), deadline);
+}
+
+std::optional<NodeReply> NodesInStep::hear(Deadline until, int cancel_fd) {
+  // A client that only collects arrived replies waits for the other nodes, too; a stalled node
+  // costs it this time at each call.
+  constexpr milliseconds least_for_others{500};
+  const auto others = std::max(until, later(BootClock::now(), least_for_others));
+  while (any_owes()) {
+    auto reply = nodes_->hear(others, cancel_fd);
+    if (!reply) break;
+    if (reply->request == owed_[reply->node]) owed_[reply->node] = 0;
+    if (reply->standing.clock) reply->standing.clock = clock_of_this_host();
+    heard_.push_back(std::move(*reply));
+  }
+  if (heard_.empty()) return nodes_->hear(until, cancel_fd);
+  NodeReply first = std::move(heard_.front());
+  heard_.pop_front();
+  return first;
+}
+
+void NodesInStep::begin_anew() {
+  nodes_->begin_anew();
+  owed_.assign(size(), 0);
+  heard_.clear();
+}
+
+bool NodesInStep::any_owes() const {
+  return std::any_of(owed_.begin(), owed_.end(), [](std::uint64_t owed) { return owed != 0; });
+}
 
 class OneServer final : public RedisDeployment {
  public:

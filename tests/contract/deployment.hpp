@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "lock/store.hpp"
@@ -56,5 +57,8 @@ class RedisDeployment : public Deployment {
 /// `sentinel`, `cluster`, `quorum`, or one of database_deployment(); by default one server on a
 /// Unix socket. All tests of this process share it, except `tcp` and the default.
 std::shared_ptr<Deployment> new_deployment();
+
+/// Locks in `postgres`, `pgbouncer`, `mariadb`, `etcd` or `zookeeper`; null for another name.
+std::shared_ptr<Deployment> database_deployment(const std::string& name);
 
 }  // namespace dlock::test

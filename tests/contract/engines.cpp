@@ -1,4 +1,4 @@
-#include "engines.hpp"
+#include "contract/engines.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -8,7 +8,6 @@
 #include "local/key_file.hpp"
 #include "local/local_store.hpp"
 #include "redis/redis_store.hpp"
-#include "support/eventually.hpp"
 
 namespace dlock::test {
 
@@ -100,10 +99,24 @@ Answer answer_to(Store& store, const Claim& claim, const Ask& ask) {
 
 }  // namespace
 
+bool fails(const std::function<void()>& work, ErrorKind kind, const std::string& part) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error.kind() == kind && std::string(error.what()).find(part) != std::string::npos;
+  }
+  return false;
+}
+
 Grant granted(Store& store, const Claim& claim, const Ask& ask) {
   const Answer answer = answer_to(store, claim, ask);
   REQUIRE(std::holds_alternative<Grant>(answer));
   return std::get<Grant>(answer);
+}
+
+Claim taken(Store& store, Claim claim) {
+  granted(store, claim);
+  return claim;
 }
 
 Grant granted_briefly(Store& store, Claim& claim) {

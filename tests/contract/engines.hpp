@@ -16,6 +16,7 @@
 #include "lock/acquire.hpp"
 #include "lock/store.hpp"
 #include "support/clock_control.hpp"
+#include "support/eventually.hpp"
 #include "support/redis_server.hpp"
 #include "support/sockets.hpp"
 #include "support/temp_dir.hpp"
@@ -114,11 +115,16 @@ RedisOptions under(const ShimClock& clock);
 /// The client that evicts, with its reason.
 inline const Who evictor{"ops1", 42, "root", "dlock", "stuck"};
 
+/// Whether `work` throws an Error of this kind whose text contains `part`.
+bool fails(const std::function<void()>& work, ErrorKind kind, const std::string& part = "");
+
 /// Asks once; a refusal fails the test.
 Grant granted(Store& store, const Claim& claim, const Ask& ask = {});
 /// The same for a lease so short that on a busy machine it may expire before a majority has granted
 /// it: then releases the votes and asks again with another token.
 Grant granted_briefly(Store& store, Claim& claim);
+/// A claim that `granted` has acquired.
+Claim taken(Store& store, Claim claim);
 Refusal refused(Store& store, const Claim& claim, const Ask& ask = {});
 /// Whether the claim is granted at once.
 bool enters(Store& store, const Claim& claim);

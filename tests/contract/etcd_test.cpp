@@ -1,5 +1,3 @@
-// Locks in etcd: the number of requests, refusals, and the fate of leases.
-
 #include <future>
 #include <map>
 #include <sstream>
@@ -10,20 +8,15 @@
 #include "etcd/etcd_backend.hpp"
 #include "etcd/etcd_json.hpp"
 #include "support/etcd_servers.hpp"
-#include "support/eventually.hpp"
 #include "support/fake_server.hpp"
 #include "support/fault_proxy.hpp"
 #include "support/files.hpp"
-#include "support/installed.hpp"
+#include "support/skip.hpp"
+
+// Locks in etcd: the number of requests, refusals, and the fate of leases.
 
 namespace dlock::test {
 namespace {
-
-EtcdServers& etcd_of_all() {
-  static EtcdServers etcd;
-  etcd.clear();
-  return etcd;
-}
 
 /// Renews all leases, as clients do that keep asking.
 void keep_all_alive(EtcdServers& etcd) {
@@ -92,9 +85,8 @@ bool is_one_release(const std::string& requests) {
 
 TEST_CASE("etcd: a lock takes two round trips, a renewal and a release one") {
   if (is_missing<EtcdServers>()) return;
-  CountedEtcdClient client(etcd_of_all());
-  const Claim claim = claim_on("k");
-  granted(*client.store, claim);
+  CountedEtcdClient client(cleared<EtcdServers>());
+  const Claim claim = taken(*client.store, claim_on("k"));
   CHECK(client.requests() == "1 kv/range\n1 kv/txn\n1 lease/grant\n");
   CHECK(renew(*client.store, claim));
   CHECK(client.requests() == "1 kv/range\n1 lease/keepalive\n");
@@ -106,10 +98,9 @@ TEST_CASE("etcd: a lock takes two round trips, a renewal and a release one") {
 
 TEST_CASE("etcd: a hand-over costs the holder a transaction, and the waiter a confirmation") {
   if (is_missing<EtcdServers>()) return;
-  EtcdServers& etcd = etcd_of_all();
+  EtcdServers& etcd = cleared<EtcdServers>();
   CountedEtcdClient holder(etcd), waiter(etcd);
-  const Claim held = claim_on("k"), waits = claim_on("k");
-  granted(*holder.store, held);
+  const Claim held = taken(*holder.store, claim_on("k")), waits = claim_on("k");
   queue_up(*waiter.store, waits);
   waiter.requests();
   std::optional<Wake> wake;
@@ -135,7 +126,7 @@ TEST_CASE("etcd: a hand-over costs the holder a transaction, and the waiter a co
 
 TEST_CASE("etcd: a record of the largest size is kept") {
   if (is_missing<EtcdServers>()) return;
-  EtcdBackend backend(etcd_of_all().endpoints(), "etcd://of-the-test");
+  EtcdBackend backend(cleared<EtcdServers>().endpoints(), "etcd://of-the-test");
   const Snapshot none = backend.read("dlock:k:a", nullptr, soon());
   const Update large{std::string(backend.largest_record(), 'x')};
   CHECK(std::holds_alternative<Version>(backend.write("dlock:k:a", none, large, soon())));
@@ -143,7 +134,7 @@ TEST_CASE("etcd: a record of the largest size is kept") {
 
 TEST_CASE("etcd: of many holds one is released without a write of the record that all share") {
   if (is_missing<EtcdServers>()) return;
-  EtcdServers& etcd = etcd_of_all();
+  EtcdServers& etcd = cleared<EtcdServers>();
   CountedEtcdClient client(etcd);
   const auto others = etcd_store(etcd.endpoints());
   const Claim claim = claim_of("own", "k", no_limit);
@@ -161,11 +152,10 @@ TEST_CASE("etcd: of many holds one is released without a write of the record tha
 
 TEST_CASE("etcd: of many readers that are let in together all hear of it") {
   if (is_missing<EtcdServers>()) return;
-  EtcdServers& etcd = etcd_of_all();
+  EtcdServers& etcd = cleared<EtcdServers>();
   const auto holder = etcd_store(etcd.endpoints());
   // Long enough for all of them to queue up on a busy machine.
-  const Claim held = claim_on("k", std::chrono::minutes(10));
-  granted(*holder, held);
+  const Claim held = taken(*holder, claim_on("k", std::chrono::minutes(10)));
   // A transaction of etcd has room for 128 operations.
   constexpr int many = 150;
   const auto queue = etcd_store(etcd.endpoints());
@@ -197,39 +187,26 @@ TEST_CASE("etcd: a member that stands still is passed over, and a member that wa
   const Claim claim = claim_on("k");
   const Fence before = granted(*store, claim).fence;
   etcd.stop(0);
-  CHECK(eventually([&] {
-    try {
-      return renew(*store, claim).has_value();
-    } catch (const Error&) {
-      return false;
-    }
-  }));
+  const auto renewed = [&] { return renew(*store, claim).has_value(); };
+  CHECK(eventually([&] { return without_error(renewed); }));
   etcd.cont(0);
   etcd.kill_hard(1);
-  CHECK(eventually([&] {
-    try {
-      return release(*store, claim) != Released::left_queue;
-    } catch (const Error&) {
-      return false;
-    }
-  }));
+  const auto released = [&] { return release(*store, claim) != Released::left_queue; };
+  CHECK(eventually([&] { return without_error(released); }));
   const auto next = claim_on("k");
   std::optional<Fence> after;
-  CHECK(eventually([&] {
-    try {
-      const auto answer = store->acquire(next, {}, soon());
-      if (const auto* grant = std::get_if<Grant>(&answer)) after = grant->fence;
-      return after.has_value();
-    } catch (const Error&) {
-      return false;
-    }
-  }));
+  const auto acquired = [&] {
+    const auto answer = store->acquire(next, {}, soon());
+    if (const auto* grant = std::get_if<Grant>(&answer)) after = grant->fence;
+    return after.has_value();
+  };
+  CHECK(eventually([&] { return without_error(acquired); }));
   CHECK(after > before);
 }
 
 TEST_CASE("etcd: a server whose answer is a proxy's, or that has lost the lead, is passed over") {
   if (is_missing<EtcdServers>()) return;
-  EtcdServers& etcd = etcd_of_all();
+  EtcdServers& etcd = cleared<EtcdServers>();
   const std::string lost_lead = R"("message":"not a primary lessor","code":2})";
   for (const Step& instead :
        {say_http("<html><body>no upstream</body></html>\n", "502 Bad Gateway"),
@@ -242,8 +219,7 @@ TEST_CASE("etcd: a server whose answer is a proxy's, or that has lost the lead, 
     Endpoint first = etcd.endpoint(0);
     first.port = other.address().port;
     const auto store = etcd_store({first, etcd.endpoint(0)});
-    const Claim claim = claim_on("k");
-    granted(*store, claim);
+    const Claim claim = taken(*store, claim_on("k"));
     CHECK(other.connections() > 0);
     CHECK(renew(*store, claim));
     CHECK(release(*store, claim) == Released::yes);
@@ -266,13 +242,12 @@ TEST_CASE(
 
 TEST_CASE("etcd: a release that has come is told, though its connection ends without the answer") {
   if (is_missing<EtcdServers>()) return;
-  EtcdServers& etcd = etcd_of_all();
+  EtcdServers& etcd = cleared<EtcdServers>();
   FaultProxy proxy(Address{"", etcd.endpoint(0).port}, true);
   Endpoint endpoint = etcd.endpoint(0);
   endpoint.port = proxy.address().port;
   const auto store = etcd_store({endpoint});
-  const Claim claim = claim_on("k");
-  granted(*store, claim);
+  const Claim claim = taken(*store, claim_on("k"));
   proxy.hold(Direction::replies, Whom::open_now);
   auto releasing = std::async(std::launch::async, [&] { return release(*store, claim); });
   CHECK(eventually([&] { return proxy.held(Direction::replies) > 0; }));
@@ -304,8 +279,7 @@ TEST_CASE("etcd: a client whose token has expired logs in anew, and may watch ag
       {.flags = {"--auth-token", "jwt,priv-key=" + dir / "key" + ",sign-method=HS256,ttl=3s"}});
   const Endpoint server = only_for_users(etcd);
   const auto store = etcd_store({server});
-  const Claim claim = claim_on("k");
-  granted(*store, claim);
+  const Claim claim = taken(*store, claim_on("k"));
   EtcdBackend waiter({server}, "etcd");
   RecordWatch watch{"other"};
   watch.after = waiter.read("other", nullptr, soon()).revision;
@@ -326,8 +300,7 @@ TEST_CASE("etcd: a holder goes on renewing when the users change, and its token 
       {.flags = {"--auth-token", "jwt,priv-key=" + dir / "key" + ",sign-method=HS256,ttl=10m"}});
   const Endpoint server = only_for_users(etcd);
   const auto store = etcd_store({server});
-  const Claim claim = claim_on("k");
-  granted(*store, claim);
+  const Claim claim = taken(*store, claim_on("k"));
   EtcdClient administrator({server}, "etcd");
   administrator.done(new_user("another"), soon());
   CHECK(renew(*store, claim));
@@ -336,4 +309,72 @@ TEST_CASE("etcd: a holder goes on renewing when the users change, and its token 
 }
 
 }  // namespace
+
+namespace {
+
+// Leases of an engine without a clock, where several stores renew one hold: the store that acquired
+// it, and the store of the renewal thread while the client waits for another key.
+
+/// The lease of the only liveness entry.
+std::int64_t lease_of_life(EtcdServers& etcd) {
+  std::int64_t lease = 0;
+  for (const EtcdEntry& entry : etcd.entries()) {
+    if (entry.key.find('\n') != std::string::npos) lease = entry.lease;
+  }
+  return lease;
+}
+
+}  // namespace
+
+TEST_CASE("etcd: a store goes on with the lease to which another one has moved its hold") {
+  if (is_missing<EtcdServers>()) return;
+  EtcdServers etcd;
+  const auto first = etcd_store(etcd.endpoints()), second = etcd_store(etcd.endpoints());
+  const Claim claim = taken(*first, claim_on("k"));
+  const auto lease = lease_of_life(etcd);
+  CHECK(lease != 0);
+  RenewalOptions longer;
+  longer.ttl = 3 * long_ttl;
+  REQUIRE(second->renew(claim, longer, soon()).grant);
+  CHECK(lease_of_life(etcd) != lease);
+  CHECK(renew(*first, claim));
+  CHECK(renew(*second, claim));
+  CHECK(release(*first, claim) == Released::yes);
+}
+
+TEST_CASE("etcd: a lease that it makes longer than was asked for serves all stores of a hold") {
+  if (is_missing<EtcdServers>()) return;
+  // The shortest lease is one and a half times as long as an election.
+  EtcdServers etcd({.flags = {"--election-timeout", "5000"}});
+  const auto first = etcd_store(etcd.endpoints()), second = etcd_store(etcd.endpoints());
+  const Claim claim = taken(*first, claim_on("k", milliseconds(2000)));
+  const auto lease = lease_of_life(etcd);
+  CHECK(lease != 0);
+  for (int i = 0; i < 2; ++i) {
+    CHECK(renew(*second, claim));
+    CHECK(renew(*first, claim));
+  }
+  CHECK(lease_of_life(etcd) == lease);
+  CHECK(release(*first, claim) == Released::yes);
+}
+
+TEST_CASE("etcd: a --min-hold lasts although the job ended before its hand-over was confirmed") {
+  if (is_missing<EtcdServers>()) return;
+  EtcdServers etcd;
+  const auto holder = etcd_store(etcd.endpoints());
+  auto waiter = etcd_store(etcd.endpoints());
+  const Claim held = claim_on("k");
+  Claim next = claim_on("k");
+  next.floor = long_ttl;
+  granted(*holder, held);
+  queue_up(*waiter, next);
+  release(*holder, held);
+  REQUIRE(news(*waiter, next, Wake::Reason::granted));
+  CHECK(release(*waiter, next) == Released::yes);
+  waiter.reset();
+  const Refusal refusal = refused(*holder, claim_on("k"));
+  REQUIRE(refusal.held_by.size() == 1);
+  CHECK(refusal.held_by[0].kept);
+}
+
 }  // namespace dlock::test

@@ -4,8 +4,8 @@
 #include "cas/cas_store.hpp"
 #include "contract/engines.hpp"
 #include "sql/database.hpp"
-#include "support/installed.hpp"
 #include "support/postgres_server.hpp"
+#include "support/skip.hpp"
 
 namespace dlock::test {
 namespace {

@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "engines.hpp"
+#include "contract/engines.hpp"
 #include "lock/store.hpp"
 
 namespace dlock::test {

@@ -6,8 +6,6 @@
 
 #include "contract/engines.hpp"
 #include "redis/redis_store.hpp"
-#include "support/clock_control.hpp"
-#include "support/eventually.hpp"
 #include "support/fault_proxy.hpp"
 
 namespace dlock::test {

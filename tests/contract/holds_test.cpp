@@ -4,9 +4,7 @@
 
 #include "base/error.hpp"
 #include "base/wait.hpp"
-#include "engines.hpp"
-#include "support/eventually.hpp"
-#include "support/one_of_tries.hpp"
+#include "contract/engines.hpp"
 
 namespace dlock::test {
 namespace {
@@ -104,8 +102,7 @@ TEST_OF_ENGINES("the same token asked again is the same hold with the same fence
 TEST_OF_ENGINES("a release by a token that is wrong or old leaves the holder its lock") {
   Engine engine;
   const auto store = engine.open(), other = engine.open();
-  const Claim old = claim_on("k"), claim = claim_on("k");
-  granted(*store, old);
+  const Claim old = taken(*store, claim_on("k")), claim = claim_on("k");
   CHECK(release(*store, old) == Released::yes);
   granted(*store, claim);
   CHECK(release(*other, old) == Released::not_held);
@@ -119,8 +116,7 @@ TEST_OF_ENGINES("a release by a token that is wrong or old leaves the holder its
 TEST_OF_ENGINES("a release done twice finds nothing the second time") {
   Engine engine;
   const auto store = engine.open();
-  const Claim claim = claim_on("k");
-  granted(*store, claim);
+  const Claim claim = taken(*store, claim_on("k"));
   CHECK(release(*store, claim) == Released::yes);
   CHECK(release(*store, claim) == Released::not_held);
   CHECK(engine.litter() == "");
@@ -187,8 +183,7 @@ TEST_OF_ENGINES("a hold that has expired is gone, and its successor's fence is l
 TEST_OF_ENGINES("a renewal gives the lease of the grant, or the one it asks for, until the next") {
   Engine engine;
   const auto store = engine.open();
-  const Claim claim = claim_on("k", milliseconds(20'000));
-  granted(*store, claim);
+  const Claim claim = taken(*store, claim_on("k", milliseconds(20'000)));
   const auto before = BootClock::now();
   const auto longer = store->renew(claim, {.ttl = milliseconds(90'000)}, soon()).grant;
   REQUIRE(longer);
@@ -226,8 +221,7 @@ TEST_OF_ENGINES(
     "the end of an inner hold leaves the outer, the end of the outer leaves the inner") {
   Engine engine;
   const auto store = engine.open();
-  const Claim outer = claim_of("a", "k"), inner = claim_of("a/b", "k");
-  granted(*store, outer);
+  const Claim outer = taken(*store, claim_of("a", "k")), inner = claim_of("a/b", "k");
   granted(*store, inner);
   const auto holders = state_of(*store, "k").holders;
   REQUIRE(holders.size() == 1);
@@ -458,8 +452,7 @@ TEST_OF_ENGINES(
     "one that was evicted learns by whom and why, when it renews and when it releases") {
   Engine engine;
   const auto store = engine.open(), other = engine.open();
-  const Claim claim = claim_on("k");
-  granted(*store, claim);
+  const Claim claim = taken(*store, claim_on("k"));
   CHECK(other->evict(claim.key, std::nullopt, evictor, soon()).size() == 1);
   const auto renewed = store->renew(claim, {}, soon());
   CHECK(!renewed.grant);

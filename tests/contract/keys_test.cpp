@@ -1,7 +1,7 @@
 // Many keys: how inspect lists them, which names are allowed, and the leftovers of old ones.
 
 #include "base/error.hpp"
-#include "engines.hpp"
+#include "contract/engines.hpp"
 
 namespace dlock::test {
 namespace {
@@ -18,8 +18,7 @@ TEST_OF_ENGINES("inspect shows exact keys first, free ones too, then what globs 
   Engine engine;
   const auto store = engine.open();
   for (const char* key : {"c", "a", "b/1", "b/2", "z"}) granted(*store, claim_on(key));
-  const Claim freed = claim_on("b/0");
-  granted(*store, freed);
+  const Claim freed = taken(*store, claim_on("b/0"));
   release(*store, freed);
   const auto all = store->inspect({{{"free"}, {"c"}}, {"*"}}, soon());
   CHECK(names(all) == Names{"free", "c", "a", "b/1", "b/2", "z"});
@@ -34,8 +33,7 @@ TEST_OF_ENGINES("inspect shows exact keys first, free ones too, then what globs 
 TEST_OF_ENGINES("inspect shows a key nobody holds any more but somebody still waits for") {
   Engine engine;
   const auto store = engine.open(), waiting = engine.open();
-  const Claim held = claim_on("k");
-  granted(*store, held);
+  const Claim held = taken(*store, claim_on("k"));
   const Claim next = claim_on("k");
   queue_up(*waiting, next);
   const auto states = store->inspect({{}, {"*"}}, soon());
@@ -187,8 +185,7 @@ TEST_OF_ENGINES("nothing is left of locks, queues and clients but what keeps the
   Engine engine;
   for (int round = 0; round < 3; ++round) {
     const auto store = engine.open(), waiting = engine.open(), leaving = engine.open();
-    const Claim held = claim_on("k"), inner = claim_of(held.owner.text + "/i", "k");
-    granted(*store, held);
+    const Claim held = taken(*store, claim_on("k")), inner = claim_of(held.owner.text + "/i", "k");
     granted(*store, inner);
     Claim next = claim_on("k"), never_had = claim_on("k");
     queue_up(*waiting, next);

@@ -4,7 +4,6 @@
 #include <set>
 
 #include "contract/engines.hpp"
-#include "support/eventually.hpp"
 
 namespace dlock::test {
 namespace {
@@ -131,8 +130,7 @@ TEST_OF_ENGINES("a writer that goes on as a reader lets in readers and no writer
 TEST_OF_ENGINES("readers and writers have their turns as they came, and none passes another") {
   Engine engine;
   const auto store = engine.open();
-  const Claim reading = claim_of("r1", "k", no_limit);
-  granted(*store, reading);
+  const Claim reading = taken(*store, claim_of("r1", "k", no_limit));
   InLine w1(engine, "w1", exclusive), r2(engine, "r2", no_limit), r3(engine, "r3", no_limit),
       w2(engine, "w2", exclusive), r4(engine, "r4", no_limit);
   CHECK(!enters(*store, claim_of("late", "k", no_limit)));
@@ -154,8 +152,7 @@ TEST_OF_ENGINES("readers and writers have their turns as they came, and none pas
 TEST_OF_ENGINES("a waiter whose request has become an upgrade keeps nobody out") {
   Engine engine;
   const auto store = engine.open();
-  const Claim held = claim_of("x", "k");
-  granted(*store, held);
+  const Claim held = taken(*store, claim_of("x", "k"));
   InLine first(engine, "a", no_limit), second(engine, "b", no_limit),
       upgrade(engine, "a/x", exclusive), last(engine, "c", no_limit);
   CHECK(release(*store, held) == Released::yes);

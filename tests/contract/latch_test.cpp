@@ -6,9 +6,8 @@
 #include <thread>
 
 #include "base/error.hpp"
-#include "engines.hpp"
+#include "contract/engines.hpp"
 #include "lock/latch.hpp"
-#include "support/eventually.hpp"
 #include "support/fault_proxy.hpp"
 
 namespace dlock::test {
@@ -254,13 +253,7 @@ TEST_CASE("what is no latch is refused, and not touched") {
   RedisEngine engine;
   const LatchClient client(engine);
   const auto refused = [&] {
-    try {
-      client.open(2);
-    } catch (const Error& error) {
-      return error.kind() == ErrorKind::wrong_data &&
-             std::string(error.what()).find("is not a latch") != std::string::npos;
-    }
-    return false;
+    return fails([&] { client.open(2); }, ErrorKind::wrong_data, "is not a latch");
   };
   const auto store = engine.open();
   granted(*store, claim_on(build.text));

@@ -2,11 +2,8 @@
 
 #include "base/process.hpp"
 #include "base/wait.hpp"
-#include "engines.hpp"
-#include "support/eventually.hpp"
+#include "contract/engines.hpp"
 #include "support/fault_proxy.hpp"
-#include "support/one_of_tries.hpp"
-#include "support/process.hpp"
 #include "support/stretched.hpp"
 
 namespace dlock::test {

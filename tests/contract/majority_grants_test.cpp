@@ -6,20 +6,67 @@
 #include <future>
 #include <list>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "contract/engines.hpp"
 #include "lock/release.hpp"
-#include "support/counted_majority.hpp"
-#include "support/eventually.hpp"
+#include "lock/store.hpp"
+#include "quorum/node_clients.hpp"
+#include "quorum/quorum_store.hpp"
+#include "redis/redis_store.hpp"
+#include "support/exchanges.hpp"
 #include "support/fault_proxy.hpp"
-#include "support/one_of_tries.hpp"
-#include "support/recorded_process.hpp"
 
 namespace dlock::test {
 namespace {
+
+class CountingNodeClients final : public NodeClients {
+ public:
+  CountingNodeClients(OpenMembers open, Exchanges& exchanges)
+      : nodes_(std::move(open)), exchanges_(exchanges) {}
+
+  std::size_t size() const override { return nodes_.size(); }
+  std::string name(std::size_t member) const override { return nodes_.name(member); }
+  std::uint64_t ask(std::size_t member, NodeRequest request, Deadline deadline) override {
+    exchanges_.asked(member, request);
+    return nodes_.ask(member, std::move(request), deadline);
+  }
+  bool has_sent_releases(std::size_t member) const override {
+    return nodes_.has_sent_releases(member);
+  }
+  std::optional<NodeReply> hear(Deadline until, int cancel_fd) override {
+    auto heard = nodes_.hear(until, cancel_fd);
+    if (heard) exchanges_.heard(*heard);
+    return heard;
+  }
+  void begin_anew() override { nodes_.begin_anew(); }
+
+ private:
+  ThreadedNodeClients nodes_;
+  Exchanges& exchanges_;
+};
+
+/// A QuorumStore over the servers at these addresses, with the default prefix. `exchanges` counts
+/// its round trips and must outlive it.
+StorePtr counted_majority(const std::vector<Address>& servers, Exchanges& exchanges) {
+  const auto open = [servers] {
+    std::vector<std::unique_ptr<Member>> members;
+    for (const Address& each : servers) {
+      Endpoint endpoint;
+      endpoint.socket_path = each.path;
+      endpoint.host = "127.0.0.1";
+      endpoint.port = each.port;
+      members.push_back(std::make_unique<RedisMember>(endpoint));
+    }
+    return members;
+  };
+  return std::make_unique<QuorumStore>(std::make_unique<CountingNodeClients>(open, exchanges));
+}
 
 constexpr int contenders = 10;
 constexpr int grants_each = 20;
@@ -172,8 +219,7 @@ TEST_CASE("a claim that does not wait leaves no vote where the answer comes afte
   Exchanges exchanges(servers.size());
   const StorePtr holder = counted_majority(servers, exchanges);
   const StorePtr store = counted_majority(servers, exchanges);
-  const Claim first = claim_on("links");
-  granted(*store, first);
+  const Claim first = taken(*store, claim_on("links"));
   REQUIRE(eventually([&] { return stands_on_all(fleet, "links"); }));
   REQUIRE(release(*store, first) == Released::yes);
   RedisServer& late = fleet[2];

@@ -8,12 +8,10 @@
 #include "cas/cas_store.hpp"
 #include "contract/engines.hpp"
 #include "sql/sql_backend.hpp"
-#include "support/eventually.hpp"
 #include "support/fault_proxy.hpp"
 #include "support/files.hpp"
-#include "support/installed.hpp"
 #include "support/mariadb_server.hpp"
-#include "support/one_of_tries.hpp"
+#include "support/skip.hpp"
 
 namespace dlock::test {
 namespace {

@@ -9,10 +9,9 @@
 #include "cas/cas_store.hpp"
 #include "contract/engines.hpp"
 #include "sql/sql_backend.hpp"
-#include "support/eventually.hpp"
 #include "support/fault_proxy.hpp"
-#include "support/installed.hpp"
 #include "support/pgbouncer.hpp"
+#include "support/skip.hpp"
 
 namespace dlock::test {
 namespace {

@@ -5,8 +5,7 @@
 #include <optional>
 
 #include "base/wait.hpp"
-#include "engines.hpp"
-#include "support/eventually.hpp"
+#include "contract/engines.hpp"
 #include "support/stretched.hpp"
 
 namespace dlock::test {
@@ -110,8 +109,7 @@ TEST_OF_ENGINES("a release hands over by message, and a renewal confirms to the 
 TEST_OF_ENGINES("asking again confirms what was handed over as well") {
   Engine engine;
   const auto holder = engine.open();
-  const Claim held = claim_on("k");
-  granted(*holder, held);
+  const Claim held = taken(*holder, claim_on("k"));
   const auto next = waiter(engine, "k");
   release(*holder, held);
   CHECK(granted(*next.store, next.claim, {true, {}}).lease.length == next.claim.ttl);
@@ -312,8 +310,7 @@ TEST_OF_ENGINES(
 TEST_OF_ENGINES("a waiter that has left is passed over") {
   Engine engine;
   const auto holder = engine.open();
-  const Claim held = claim_on("k");
-  granted(*holder, held);
+  const Claim held = taken(*holder, claim_on("k"));
   auto first = waiter(engine, "k"), second = waiter(engine, "k"), third = waiter(engine, "k");
   CHECK(release(*second.store, second.claim) == Released::left_queue);
   CHECK(release(*second.store, second.claim) == Released::not_held);
@@ -325,8 +322,7 @@ TEST_OF_ENGINES("a waiter that has left is passed over") {
 TEST_OF_ENGINES("waiters whose clients have died are passed over, anywhere in the queue") {
   Engine engine;
   const auto holder = engine.open();
-  const Claim held = claim_on("k");
-  granted(*holder, held);
+  const Claim held = taken(*holder, claim_on("k"));
   Waiting dead[] = {waiter(engine, "k"), waiter(engine, "k")};
   auto living = waiter(engine, "k");
   Waiting dead_too = waiter(engine, "k");
@@ -347,8 +343,7 @@ TEST_OF_ENGINES("waiters whose clients have died are passed over, anywhere in th
 TEST_OF_ENGINES("a ticket that is brought back keeps the place, even before those who came since") {
   Engine engine;
   const auto holder = engine.open();
-  const Claim held = claim_on("k");
-  granted(*holder, held);
+  const Claim held = taken(*holder, claim_on("k"));
   Waiting first{engine.open(), claim_on("k")};
   const Ticket ticket = queue_up(*first.store, first.claim);
   auto second = waiter(engine, "k"), third = waiter(engine, "k");
@@ -392,8 +387,7 @@ TEST_OF_ENGINES("a request from inside is granted though others wait") {
 TEST_OF_ENGINES("one release lets in all that fit, and stops at the first that does not") {
   Engine engine;
   const auto holder = engine.open();
-  const Claim held = claim_on("k");
-  granted(*holder, held);
+  const Claim held = taken(*holder, claim_on("k"));
   auto a = waiter(engine, "k", Limit{3}), b = waiter(engine, "k", Limit{2});
   auto writer = waiter(engine, "k"), late = waiter(engine, "k", no_limit);
   release(*holder, held);
@@ -414,8 +408,7 @@ TEST_OF_ENGINES("one release lets in all that fit, and stops at the first that d
 TEST_OF_ENGINES("the first in the queue is told when what blocks it will end sooner") {
   Engine engine;
   const auto holder = engine.open();
-  const Claim held = claim_on("k");
-  granted(*holder, held);
+  const Claim held = taken(*holder, claim_on("k"));
   const auto first = waiter(engine, "k");
   // The lease must outlast a slow reader of the message, and expire before the wait for it does.
   constexpr milliseconds ttl{15'000};
@@ -442,8 +435,7 @@ TEST_OF_ENGINES("a sleep ends when it is due and when it is broken off") {
 TEST_OF_ENGINES("one client may wait for another key after the first") {
   Engine engine;
   const auto holder = engine.open(), store = engine.open();
-  const Claim a = claim_on("a"), b = claim_on("b");
-  granted(*holder, a);
+  const Claim a = taken(*holder, claim_on("a")), b = claim_on("b");
   granted(*holder, b);
   Claim first = claim_on("a"), second = claim_on("b");
   queue_up(*store, first);

@@ -4,10 +4,9 @@
 #include <future>
 
 #include "base/error.hpp"
-#include "engines.hpp"
+#include "contract/engines.hpp"
 #include "lock/release.hpp"
 #include "redis/protocol_text.hpp"
-#include "support/eventually.hpp"
 #include "support/fault_proxy.hpp"
 #include "support/resp.hpp"
 
@@ -46,13 +45,6 @@ std::vector<std::string> requests_in(const std::string& recorded) {
 }
 
 using Words = std::vector<std::string>;
-
-long long calls_of(const RedisServer& server, const std::string& command) {
-  const std::string stats = server.command({"INFO", "commandstats"}).text;
-  const std::string name = "cmdstat_" + command + ":calls=";
-  const auto at = stats.find(name);
-  return at == std::string::npos ? 0 : std::stoll(stats.substr(at + name.size()));
-}
 
 TEST_CASE("a lease is counted from its request, however late the answer comes") {
   constexpr milliseconds late{400};
@@ -99,8 +91,7 @@ TEST_CASE("login, database, name and the first acquire go out in one write, befo
 TEST_CASE("a server that does not know the script is sent its text, once") {
   Net net;
   const auto store = net.through();
-  const Claim claim = claim_on("k");
-  granted(*store, claim);
+  const Claim claim = taken(*store, claim_on("k"));
   CHECK(requests_in(net.proxy.recorded()[0]) == Words{"CLIENT", "EVALSHA acquire", "EVAL acquire"});
   renew(*store, claim);
   net.engine.server.command({"SCRIPT", "FLUSH"});
@@ -138,8 +129,7 @@ TEST_CASE("an acquire repeated after its reply was lost is one hold") {
 TEST_CASE("a renewal and a release repeated after their replies were lost do what was asked") {
   Net net;
   const auto store = net.through_ready(), watcher = net.direct();
-  const Claim claim = claim_on("k", milliseconds(20'000));
-  granted(*store, claim);
+  const Claim claim = taken(*store, claim_on("k", milliseconds(20'000)));
   net.proxy.drop_replies(1);
   CHECK_THROWS_AS(store->renew(claim, {.ttl = long_ttl}, briefly()), Error);
   // On a busy machine, the server may not have processed it yet.
@@ -210,8 +200,7 @@ TEST_CASE("an eviction of many takes a look and one request, and names them all"
 TEST_CASE("an eviction finds the next holder where the first has released meanwhile") {
   Net net;
   const auto store = net.through_ready(), holder = net.direct();
-  const Claim held = claim_on("k"), next = claim_on("k");
-  granted(*holder, held);
+  const Claim held = taken(*holder, claim_on("k")), next = claim_on("k");
   net.proxy.hold(Direction::replies);
   auto evicted = std::async(std::launch::async,
                             [&] { return store->evict(held.key, std::nullopt, evictor, soon()); });
@@ -240,8 +229,7 @@ TEST_CASE("an eviction needs nothing of the queue and the latch beside the holde
 TEST_CASE("a holder that was evicted hears of it, also where its first release was lost") {
   Net net;
   const auto store = net.through_ready(), other = net.direct();
-  const Claim claim = claim_on("k");
-  granted(*store, claim);
+  const Claim claim = taken(*store, claim_on("k"));
   CHECK(other->evict(claim.key, std::nullopt, evictor, soon()).size() == 1);
   ReleaseResult result;
   SUBCASE("on a connection that says nothing any more") {
@@ -271,9 +259,9 @@ TEST_CASE("an acquire that arrives after its unsure release is granted nothing")
   net.proxy.hold(Direction::requests, Whom::open_now);
   CHECK_THROWS_AS(store->acquire(claim, {}, briefly()), Error);
   CHECK(release(*store, claim) == Released::not_held);
-  const auto before = calls_of(net.engine.server, "evalsha");
+  const auto before = count_calls(net.engine.server, "evalsha");
   net.proxy.deliver_held(Direction::requests);
-  REQUIRE(eventually([&] { return calls_of(net.engine.server, "evalsha") > before; }));
+  REQUIRE(eventually([&] { return count_calls(net.engine.server, "evalsha") > before; }));
   CHECK(state_of(*watcher, "k").holders.empty());
   CHECK(refused(*store, claim).why == Refusal::Reason::gone);
   CHECK(enters(*watcher, claim_on("k")));
@@ -288,23 +276,22 @@ TEST_CASE("a request that waits and arrives after its unsure release joins no qu
   net.proxy.hold(Direction::requests, Whom::open_now);
   CHECK_THROWS_AS(store->acquire(claim, {true, {}}, briefly()), Error);
   CHECK(release(*store, claim) == Released::not_held);
-  const auto before = calls_of(net.engine.server, "evalsha");
+  const auto before = count_calls(net.engine.server, "evalsha");
   net.proxy.deliver_held(Direction::requests);
-  REQUIRE(eventually([&] { return calls_of(net.engine.server, "evalsha") > before; }));
+  REQUIRE(eventually([&] { return count_calls(net.engine.server, "evalsha") > before; }));
   CHECK(state_of(*holder, "k").waiters.empty());
 }
 
 TEST_CASE("a renewal that arrives after the release renews nothing, and takes no key") {
   Net net;
   const auto store = net.through_ready(), other = net.direct();
-  const Claim claim = claim_on("k");
-  granted(*store, claim);
+  const Claim claim = taken(*store, claim_on("k"));
   net.proxy.hold(Direction::requests, Whom::open_now);
   CHECK_THROWS_AS(store->renew(claim, {.ttl = long_ttl}, briefly()), Error);
   CHECK(release(*store, claim) == Released::yes);
-  const auto before = calls_of(net.engine.server, "evalsha");
+  const auto before = count_calls(net.engine.server, "evalsha");
   net.proxy.deliver_held(Direction::requests);
-  REQUIRE(eventually([&] { return calls_of(net.engine.server, "evalsha") > before; }));
+  REQUIRE(eventually([&] { return count_calls(net.engine.server, "evalsha") > before; }));
   CHECK(state_of(*other, "k").holders.empty());
   CHECK(enters(*other, claim_on("k")));
 }
@@ -350,8 +337,7 @@ TEST_CASE("a network that delivers single bytes changes nothing") {
   renew(*net.direct(), claim_on("k"));  // loads the script, which is long
   net.proxy.one_byte_chunks(true);
   const auto store = net.through(), waiting = net.through();
-  Claim claim = claim_on("k"), next = claim_on("k");
-  granted(*store, claim);
+  Claim claim = taken(*store, claim_on("k")), next = claim_on("k");
   queue_up(*waiting, next);
   CHECK(release(*store, claim) == Released::yes);
   CHECK(let_in(*waiting, next));
@@ -426,8 +412,7 @@ TEST_CASE("a waiter gets the lock although the server is restarted meanwhile") {
 TEST_CASE("a thousand dead waiters cost one moment, and no call does more than its share") {
   Net net;
   const auto holder = net.through_ready();
-  const Claim held = claim_on("k");
-  granted(*holder, held);
+  const Claim held = taken(*holder, claim_on("k"));
   {
     const auto dying = net.direct();
     for (int i = 0; i < 1000; ++i) queue_up(*dying, claim_on("k"));

@@ -7,9 +7,8 @@
 
 #include "base/error.hpp"
 #include "base/wait.hpp"
-#include "engines.hpp"
+#include "contract/engines.hpp"
 #include "redis/redis_store.hpp"
-#include "support/eventually.hpp"
 #include "support/fake_server.hpp"
 #include "support/fault_proxy.hpp"
 #include "support/resp.hpp"
@@ -145,12 +144,8 @@ TEST_CASE("replicas are counted on the link that has written the grant, and on n
     return say(words.front() == "WAIT" ? ":5\r\n" : "+OK\r\n");
   });
   RedisStore store(endpoint_at(server.address()), RedisStoreOptions{"dlock:", 1});
-  try {
-    store.acquire(claim_on("k"), {}, soon());
-    FAIL("it was granted");
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::not_replicated);
-  }
+  const auto acquires = [&] { store.acquire(claim_on("k"), {}, soon()); };
+  CHECK(fails(acquires, ErrorKind::not_replicated));
 }
 
 TEST_CASE("a client that is broken off while it waits for replicas releases at once") {
@@ -194,12 +189,8 @@ TEST_CASE("an answer that comes drop by drop is given up at the deadline, and wh
   CHECK(BootClock::now() - begun < milliseconds(10'000));
   const Event interrupt;
   interrupt.raise();
-  try {
-    store->acquire(claim_on("k"), {}, {never, interrupt.fd()});
-    FAIL("it was granted");
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::interrupted);
-  }
+  const auto acquires = [&] { store->acquire(claim_on("k"), {}, {never, interrupt.fd()}); };
+  CHECK(fails(acquires, ErrorKind::interrupted));
 }
 
 }  // namespace dlock::test

@@ -1,16 +1,19 @@
-// Redis only: permissions, lost data, and the server's clock.
+#include <doctest/doctest.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <regex>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "base/error.hpp"
-#include "engines.hpp"
+#include "contract/engines.hpp"
 #include "redis/lock_script.hpp"
-#include "support/clock_control.hpp"
-#include "support/eventually.hpp"
-#include "support/one_of_tries.hpp"
+#include "support/fault_proxy.hpp"
+
+// Redis only: permissions, lost data, and the server's clock.
 
 namespace dlock::test {
 namespace {
@@ -72,44 +75,21 @@ bool whole_day(const std::function<StorePtr()>& open) {
   return well && release(*waiting, next) == Released::yes && !renew(*waiting, next);
 }
 
-bool goes_well(const std::function<StorePtr()>& open) {
-  try {
-    return whole_day(open);
-  } catch (const Error&) {
-    return false;
-  }
-}
-
-template <typename Work>
-Error error_of(Work work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error;
-  }
-  FAIL("no Error");
-  return Error(ErrorKind::bug, "");
-}
-
-bool says(const Error& error, const std::string& text) {
-  return std::string(error.what()).find(text) != std::string::npos;
-}
-
 TEST_CASE("a user needs these commands and no more, and nothing outside of the prefix") {
   Guarded guarded;
   guarded.allow(minimal_acl());
-  CHECK(goes_well([&] { return guarded.open(); }));
+  CHECK(without_error([&] { return whole_day([&] { return guarded.open(); }); }));
   Endpoint other = endpoint_at(guarded.engine.server.address());
   other.database = 1;
   other.user = "u";
   other.password = "pw";
-  CHECK(error_of([&] { enters(*redis_store(other), claim_on("k")); }).kind() == ErrorKind::denied);
+  CHECK(fails([&] { enters(*redis_store(other), claim_on("k")); }, ErrorKind::denied));
 }
 
 TEST_CASE("the script and the client use no command that is younger than Redis 6.2") {
   RedisEngine engine;
   engine.server.command({"CONFIG", "RESETSTAT"});
-  REQUIRE(goes_well([&] { return engine.open(); }));
+  REQUIRE(without_error([&] { return whole_day([&] { return engine.open(); }); }));
   std::set<std::string> used;
   const std::string stats = engine.server.command({"INFO", "commandstats"}).text;
   const std::regex in_stats("cmdstat_([^:]+):"), in_script("call\\('([A-Z]+)'");
@@ -144,8 +124,7 @@ TEST_CASE("a user without channels can release: hold and queue are safe") {
   Guarded guarded;
   guarded.allow(all_but_channels);
   const auto holder = guarded.open(), waiting = guarded.engine.open();
-  const Claim held = claim_on("k"), next = claim_on("k");
-  granted(*holder, held);
+  const Claim held = taken(*holder, claim_on("k")), next = claim_on("k");
   queue_up(*waiting, next);
   CHECK(release(*holder, held) == Released::yes);
   const KeyState state = state_of(*holder, "k");
@@ -160,9 +139,8 @@ TEST_CASE("a user without channels is told so when it waits, and stands in no qu
   const auto holder = guarded.engine.open(), store = guarded.open();
   granted(*holder, claim_on("k"));
   const Claim claim = claim_on("k");
-  const Error error = error_of([&] { store->acquire(claim, {true, {}}, soon()); });
-  CHECK(error.kind() == ErrorKind::denied);
-  CHECK(says(error, "channel"));
+  const auto waits = [&] { store->acquire(claim, {true, {}}, soon()); };
+  CHECK(fails(waits, ErrorKind::denied, "channel"));
   CHECK(state_of(*holder, "k").waiters.empty());
   CHECK(release(*store, claim) == Released::not_held);
 }
@@ -232,8 +210,7 @@ TEST_CASE("a server clock that steps back a minute costs at most one lease more"
   ShimClock clock;
   RedisEngine engine(under(clock));
   const auto store = engine.open();
-  const Claim claim = claim_on("k", milliseconds(1000)), next = claim_on("k");
-  granted(*store, claim);
+  const Claim claim = taken(*store, claim_on("k", milliseconds(1000))), next = claim_on("k");
   clock.advance(seconds(-60));
   const Refusal refusal = refused(*store, next);
   CHECK(refusal.ask_again_in <= milliseconds(1000));
@@ -248,8 +225,7 @@ TEST_CASE("a server clock that steps forward ends the lease, and the holder is t
   ShimClock clock;
   RedisEngine engine(under(clock));
   const auto store = engine.open();
-  const Claim claim = claim_on("k", milliseconds(1000)), next = claim_on("k");
-  granted(*store, claim);
+  const Claim claim = taken(*store, claim_on("k", milliseconds(1000))), next = claim_on("k");
   clock.advance(seconds(60));
   CHECK(enters(*store, next));
   CHECK(!renew(*store, claim));
@@ -282,9 +258,8 @@ TEST_CASE("a server out of memory lets holders renew and release, and says why i
   engine.server.command({"CONFIG", "SET", "maxmemory-policy", "noeviction"});
   engine.server.command({"CONFIG", "SET", "maxmemory", "1mb"});
   for (const bool wait : {false, true}) {
-    const Error error = error_of([&] { second->acquire(claim_on("new"), {wait, {}}, soon()); });
-    CHECK(error.kind() == ErrorKind::unavailable);
-    CHECK(says(error, "out of memory"));
+    const auto asks = [&] { second->acquire(claim_on("new"), {wait, {}}, soon()); };
+    CHECK(fails(asks, ErrorKind::unavailable, "out of memory"));
   }
   CHECK(renew(*store, quiet).has_value());
   CHECK(renew(*store, held).has_value());
@@ -322,4 +297,107 @@ TEST_CASE("what a keeper promises ends before the entry on the server does") {
 }
 
 }  // namespace
+
+namespace {
+
+using Acquirer = LockAcquirer<RedisEngine>;
+
+std::string owner_inside(Store& store, const std::string& key) {
+  const KeyState state = state_of(store, key);
+  return state.holders.empty() ? "" : state.holders[0].owner;
+}
+
+/// Waits until there is a holder; returns its owner.
+std::string first_inside(Store& store, const std::string& key) {
+  std::string owner;
+  REQUIRE(eventually([&] {
+    owner = owner_inside(store, key);
+    return !owner.empty();
+  }));
+  return owner;
+}
+
+}  // namespace
+
+TEST_CASE("waiters whose connections are cut while the lock is released keep their order") {
+  RedisEngine engine;
+  const auto holder = engine.open(), watcher = engine.open();
+  constexpr std::size_t count = 10;
+  std::size_t in_order = 0;
+  // On a busy machine, a waiter may reconnect after its moment.
+  for (int attempt = 0; attempt < 5 && in_order < count; ++attempt) {
+    const std::string key = "k" + std::to_string(attempt);
+    const Claim held = taken(*holder, claim_on(key));
+    std::vector<Claim> claims;
+    std::list<Acquirer> waiters;
+    for (std::size_t i = 0; i < count; ++i) {
+      claims.push_back(claim_on(key));
+      waiters.emplace_back(engine, std::vector{claims.back()});
+      REQUIRE(eventually([&] { return state_of(*watcher, key).waiters.size() == i + 1; }));
+    }
+    REQUIRE(eventually([&] {
+      return std::all_of(waiters.begin(), waiters.end(),
+                         [](const Acquirer& each) { return each.listener.listens(); });
+    }));
+    engine.server.command({"CLIENT", "KILL", "TYPE", "pubsub"});
+    release(*holder, held);
+    for (in_order = 0; in_order < count; ++in_order) {
+      const Claim& next = claims[in_order];
+      CAPTURE(in_order);
+      if (first_inside(*watcher, key) != next.owner.text) break;
+      const auto won = had(waiters.front().result());
+      REQUIRE(won.size() == 1);
+      CHECK(won[0].claim.token == next.token);
+      release(*waiters.front().store, next);
+      waiters.pop_front();
+    }
+  }
+  CHECK(in_order == count);
+}
+
+namespace {
+
+TEST_CASE("a hold that a later version may write is refused by each request, and stays as it is") {
+  RedisEngine engine;
+  const RedisServer& server = engine.server;
+  const auto now = server.command({"TIME"});
+  const std::string us = std::to_string(std::stoll(now.items.at(0).text) * 1'000'000);
+  const std::string token = "549b880072e0055b:8e216dfe58f35c57cea4210f0fc42c66";
+  const std::string value =
+      "x 0 " + us + " " + us + " " + us + " 60000 60000 1 549b880072e0055b vm 9930 root bash L";
+  REQUIRE(server.command({"HSET", "dlock:{k}", token, value}).number == 1);
+  REQUIRE(server.command({"PEXPIRE", "dlock:{k}", "600000"}).number == 1);
+
+  const auto store = engine.open();
+  const Claim other = claim_on("k"), itself = claim_named({"k"}, {token});
+  const std::vector<std::function<void()>> requests{
+      [&] { store->acquire(other, {}, soon()); },
+      [&] {
+        store->acquire(other, {true, {}}, soon());
+      },
+      [&] { renew(*store, itself); },
+      [&] { release(*store, itself); },
+      [&] { release(*store, other); },
+      [&] { store->evict(LockKey{"k"}, std::nullopt, evictor, soon()); },
+      [&] { store->evict(LockKey{"k"}, Fence{std::stoll(us)}, evictor, soon()); },
+      [&] {
+        store->inspect({{LockKey{"k"}}, {}}, soon());
+      },
+  };
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    CAPTURE(i);
+    CHECK(fails(requests[i], ErrorKind::wrong_data));
+  }
+  // Its neighbours can be listed all the same.
+  granted(*store, claim_on("neighbour"));
+  CHECK(store->inspect({{}, {"*"}}, soon()).size() == 1);
+
+  CHECK(server.command({"HLEN", "dlock:{k}"}).number == 1);
+  CHECK(server.command({"HGET", "dlock:{k}", token}).text == value);
+  CHECK(server.command({"PTTL", "dlock:{k}"}).number > 0);
+  CHECK(server.command({"KEYS", "dlock:{k}:*"}).items.empty());
+}
+
+}  // namespace
+
 }  // namespace dlock::test

@@ -1,11 +1,10 @@
 // Redis only: a TLS connection over a faulty network, as the client sees it.
 
 #include "base/error.hpp"
-#include "engines.hpp"
+#include "contract/engines.hpp"
 #include "redis/redis_connection.hpp"
-#include "support/eventually.hpp"
 #include "support/fault_proxy.hpp"
-#include "support/tls_redis.hpp"
+#include "support/tls_files.hpp"
 
 namespace dlock::test {
 namespace {

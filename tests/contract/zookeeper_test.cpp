@@ -1,26 +1,49 @@
-// ZooKeeperBackend, below the contract of a store.
-
 #include <sys/socket.h>
 
+#include <cstdint>
 #include <functional>
 #include <future>
+#include <optional>
+#include <string_view>
 #include <thread>
 
 #include "base/error.hpp"
 #include "base/wait.hpp"
 #include "cas/record.hpp"
 #include "contract/engines.hpp"
-#include "support/eventually.hpp"
-#include "support/installed.hpp"
-#include "support/jute.hpp"
-#include "support/sockets.hpp"
+#include "support/skip.hpp"
 #include "support/zookeeper_servers.hpp"
 #include "zookeeper/libzookeeper.hpp"
 #include "zookeeper/zookeeper_backend.hpp"
 #include "zookeeper/zookeeper_client.hpp"
 
+// ZooKeeperBackend, below the contract of a store.
+// The protocol of ZooKeeper's servers, byte by byte: frames of values in Apache's jute encoding.
+
 namespace dlock::test {
 namespace {
+
+/// No server of the tests sends more.
+constexpr std::int32_t longest_frame = 16 << 20;
+
+/// The number at `at`; 0 where there is none.
+std::int32_t jute_number_at(std::string_view bytes, std::size_t at) {
+  if (bytes.size() < 4 || at > bytes.size() - 4) return 0;
+  std::uint32_t number = 0;
+  for (const char byte : bytes.substr(at, 4))
+    number = (number << 8) | static_cast<unsigned char>(byte);
+  return static_cast<std::int32_t>(number);
+}
+
+/// The size of the first whole frame in `bytes`; nothing if it is incomplete. Bytes that cannot be
+/// a frame, such as the answer to a four-letter command, count as one frame.
+std::optional<std::size_t> jute_frame_size(std::string_view bytes) {
+  if (bytes.size() < 4) return std::nullopt;
+  const std::int32_t length = jute_number_at(bytes, 0);
+  if (length < 0 || length > longest_frame) return bytes.size();
+  const std::size_t size = 4 + static_cast<std::size_t>(length);
+  return bytes.size() < size ? std::nullopt : std::optional(size);
+}
 
 constexpr std::int32_t get_data = 4, get_children2 = 12;  ///< codes in ZooKeeper's protocol
 
@@ -87,26 +110,24 @@ class BetweenReads {
   std::thread thread_;
 };
 
+ZooKeeperBackend backend_of(const ZooKeeperServers& servers) {
+  return ZooKeeperBackend(servers.endpoints(), "zk", "", "x:", milliseconds(20'000));
+}
+
 /// Writes until the record has this text; gives up a server that is silent for two seconds.
 bool comes_to_have(ZooKeeperBackend& backend, const std::string& name, const Update& update) {
-  return eventually([&] {
-    try {
-      const Snapshot seen = backend.read(name, nullptr, soon());
-      if (seen.text == update.text) return true;
-      return std::holds_alternative<Version>(backend.write(name, seen, update, soon()));
-    } catch (const Error&) {
-      return false;
-    }
-  });
+  const auto written = [&] {
+    const Snapshot seen = backend.read(name, nullptr, soon());
+    if (seen.text == update.text) return true;
+    return std::holds_alternative<Version>(backend.write(name, seen, update, soon()));
+  };
+  return eventually([&] { return without_error(written); });
 }
 
 TEST_CASE("ZooKeeper: a client that turns to another record and back still hears messages") {
   if (is_missing<ZooKeeperServers>()) return;
   ZooKeeperServers servers;
-  const auto open = [&] {
-    return ZooKeeperBackend(servers.endpoints(), "zk", "", "x:", milliseconds(20'000));
-  };
-  ZooKeeperBackend waiter = open(), holder = open();
+  ZooKeeperBackend waiter = backend_of(servers), holder = backend_of(servers);
   OwnLife own{true};
   const Snapshot none = waiter.read("x:a", &own, soon());
   Update entry{"an entry"};
@@ -128,10 +149,7 @@ TEST_CASE("ZooKeeper: a client that turns to another record and back still hears
 TEST_CASE("ZooKeeper: a write meant for a record that was removed and made again does not count") {
   if (is_missing<ZooKeeperServers>()) return;
   ZooKeeperServers servers;
-  const auto open = [&] {
-    return ZooKeeperBackend(servers.endpoints(), "zk", "", "x:", milliseconds(20'000));
-  };
-  ZooKeeperBackend late = open(), other = open();
+  ZooKeeperBackend late = backend_of(servers), other = backend_of(servers);
   const Snapshot none = other.read("x:a", nullptr, soon());
   REQUIRE(std::holds_alternative<Version>(other.write("x:a", none, {"first"}, soon())));
   const Snapshot old = late.read("x:a", nullptr, soon());
@@ -287,4 +305,5 @@ TEST_CASE("ZooKeeper: a list has what was written before, also from a server tha
 }
 
 }  // namespace
+
 }  // namespace dlock::test

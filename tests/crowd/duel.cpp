@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "base/error.hpp"
-#include "support/patient_start.hpp"
+#include "support/dlock_binary.hpp"
 
 namespace dlock::test {
 namespace {

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <functional>
 
+#include "support/skip.hpp"
+
 namespace dlock::test {
 namespace {
 
@@ -41,10 +43,7 @@ void check_apart(const std::function<void(Duel&)>& story, Rules rules = {}) {
   }
 }
 
-void stop_dlock(Duel& duel) {
-  duel.first().signal(SIGSTOP);
-  duel.first().wait_until_stopped();
-}
+void stop_dlock(Duel& duel) { duel.first().stop(); }
 
 Direction any_direction(Chance& chance) {
   return chance.up_to(1) == 0 ? Direction::requests : Direction::replies;
@@ -143,10 +142,7 @@ TEST_CASE("dlock and command are stopped, the command wakes first: what it write
 
 TEST_CASE(
     "the control group is frozen for longer than the ttl: what its command writes is refused") {
-  if (!Freezer::make()) {
-    MESSAGE("not run: no control group can be made here");
-    return;
-  }
+  if (skip_if(!Freezer::make(), "no control group can be made here")) return;
   check_fenced(duels(
       [](Duel& duel) {
         duel.pause(0, 1.5);

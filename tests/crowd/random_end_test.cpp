@@ -11,8 +11,6 @@
 #include "base/error.hpp"
 #include "support/chance.hpp"
 #include "support/scene.hpp"
-#include "support/stall_witness.hpp"
-#include "support/stretched.hpp"
 
 namespace dlock::test {
 namespace {

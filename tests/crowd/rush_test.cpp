@@ -4,7 +4,6 @@
 
 #include <string>
 
-#include "support/eventually.hpp"
 #include "support/scene.hpp"
 
 using namespace dlock;

@@ -10,7 +10,6 @@
 
 #include "cli/databases.hpp"
 #include "support/etcd_servers.hpp"
-#include "support/eventually.hpp"
 #include "support/zookeeper_servers.hpp"
 
 namespace dlock::test {

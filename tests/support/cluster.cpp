@@ -7,7 +7,6 @@
 #include "base/random.hpp"
 #include "redis/cluster_router.hpp"
 #include "redis/redis_store.hpp"
-#include "support/eventually.hpp"
 
 namespace dlock::test {
 namespace {

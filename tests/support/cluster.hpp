@@ -8,9 +8,7 @@
 #include "base/endpoint.hpp"
 #include "config/server_url.hpp"
 #include "lock/store.hpp"
-#include "support/redis_server.hpp"
 #include "support/scene.hpp"
-#include "support/sockets.hpp"
 
 namespace dlock::test {
 

@@ -50,26 +50,26 @@ bool is_one_message(const std::string& text) {
 void check_message(const Result& result, int code, const std::string& part, const char* file,
                    int line) {
   check_says(result, code, part, file, line);
-  INFO(file << ":" << line << ": " << result.out << result.err);
+  INFO(std::string(file) << ":" << line << ": " << result.out << result.err);
   CHECK(result.out == "");
   CHECK(is_one_message(result.err));
 }
 
 void check_says(const Result& result, int code, const std::string& part, const char* file,
                 int line) {
-  INFO(file << ":" << line << ": " << result.err);
+  INFO(std::string(file) << ":" << line << ": " << result.err);
   CHECK(result.exit_code == code);
   CHECK(holds(result.err, part));
 }
 
 void check_ran(const Result& result, const std::string& out, const char* file, int line) {
-  INFO(file << ":" << line << ": " << result.err);
+  INFO(std::string(file) << ":" << line << ": " << result.err);
   CHECK(result.exit_code == 0);
   CHECK(result.out == out);
 }
 
 void check_quiet(const Result& result, int code, const char* file, int line) {
-  INFO(file << ":" << line);
+  INFO(std::string(file) << ":" << line);
   CHECK(result.exit_code == code);
   CHECK(result.err == "");
 }

@@ -25,21 +25,25 @@ std::string http_at(const UnusedPort& port) {
 
 bool EtcdServers::is_installed() { return access(etcd_program, X_OK) == 0; }
 
-EtcdServers::EtcdServers(EtcdOptions options) : options_(std::move(options)) {
-  for (int i = 0; i < options_.members; ++i) members_.emplace_back("m" + std::to_string(i));
+EtcdServers::EtcdServers(EtcdOptions options)
+    : Ensemble(options.members), options_(std::move(options)) {
   client_.emplace(endpoints(), "etcd");
-  for (std::size_t i = 0; i < members_.size(); ++i) start(i);
-  await_leader();
+  for (std::size_t i = 0; i < size(); ++i) start(i);
+  await_service();
 }
 
 void EtcdServers::start(std::size_t number, const std::vector<std::string>& flags) {
-  Member& member = members_[number];
+  const Server& member = servers_[number];
   const std::string for_clients =
       (options_.tls ? "https" : "http") + http_at(member.client_port).substr(4);
-  const auto peer = [](const Member& each) { return each.name + "=" + http_at(each.peer_port); };
+  const auto name_of = [](std::size_t i) { return "m" + std::to_string(i); };
+  std::string cluster;
+  for (std::size_t i = 0; i < size(); ++i) {
+    cluster += (i == 0 ? "" : ",") + name_of(i) + "=" + http_at(servers_[i].peer_port);
+  }
   std::vector<std::string> argv{etcd_program,
                                 "--name",
-                                member.name,
+                                name_of(number),
                                 "--data-dir",
                                 member.dir / "data",
                                 "--listen-client-urls",
@@ -51,7 +55,7 @@ void EtcdServers::start(std::size_t number, const std::vector<std::string>& flag
                                 "--initial-advertise-peer-urls",
                                 http_at(member.peer_port),
                                 "--initial-cluster",
-                                joined(members_, ",", peer),
+                                cluster,
                                 "--unsafe-no-fsync",
                                 "--log-level",
                                 "error"};
@@ -65,74 +69,30 @@ void EtcdServers::start(std::size_t number, const std::vector<std::string>& flag
   }
   argv.insert(argv.end(), options_.flags.begin(), options_.flags.end());
   argv.insert(argv.end(), flags.begin(), flags.end());
-  const ProcessOptions how{.merge = true};
-  member.process.emplace(argv, how);
-  member.stopped = false;
+  run(number, argv);
 }
 
-void EtcdServers::kill_hard(std::size_t member) {
-  members_[member].process->signal(SIGKILL);
-  members_[member].process->wait();
-  members_[member].process.reset();
+bool EtcdServers::leads(std::size_t member) {
+  EtcdClient one({endpoint(member)}, "etcd");
+  const json status = one.done({"maintenance/status", json::object()}, long_enough());
+  // Member ids are unsigned 64-bit numbers; the field is absent without a leader.
+  return status.value("leader", "") == status.at("header").value("member_id", "-");
 }
 
-void EtcdServers::stop(std::size_t member) {
-  members_[member].process->signal(SIGSTOP);
-  members_[member].process->wait_until_stopped();
-  members_[member].stopped = true;
-}
-
-void EtcdServers::cont(std::size_t member) {
-  members_[member].process->signal(SIGCONT);
-  members_[member].stopped = false;
-}
-
-std::size_t EtcdServers::leader() {
-  std::optional<std::size_t> found;
-  const bool known = eventually([&] {
-    for (std::size_t i = 0; i < members_.size() && !found; ++i) {
-      if (!members_[i].process || members_[i].stopped) continue;
-      try {
-        EtcdClient one({endpoint(i)}, "etcd");
-        const json status = one.done({"maintenance/status", json::object()}, long_enough());
-        // Member ids are unsigned 64-bit numbers; the field is absent without a leader.
-        if (status.value("leader", "") == status.at("header").value("member_id", "-")) found = i;
-      } catch (const Error&) {
-        continue;
-      }
-    }
-    return found.has_value();
-  });
-  if (!known) throw Error(ErrorKind::host_refused, "etcd has no leader");
-  return *found;
-}
-
-void EtcdServers::await_leader() {
-  for (std::size_t i = 0; i < members_.size(); ++i) {
-    if (!members_[i].process || members_[i].stopped) continue;
-    EtcdClient one({endpoint(i)}, "etcd");
-    const bool up = eventually(
-        [&] {
-          try {
-            one.done({"kv/range", {{"key", to_base64("x")}}},
-                     {later(BootClock::now(), milliseconds(1000)), -1});
-            return true;
-          } catch (const Error& error) {
-            // A member that requires a password is up.
-            return error.kind() == ErrorKind::denied;
-          }
-        },
-        time_to_come_up);
-    if (!up) {
-      throw Error(ErrorKind::host_refused, "etcd did not come up: " + members_[i].process->out());
-    }
+bool EtcdServers::serves(std::size_t member) {
+  try {
+    EtcdClient({endpoint(member)}, "etcd")
+        .done({"kv/range", {{"key", to_base64("x")}}},
+              {later(BootClock::now(), milliseconds(1000)), -1});
+    return true;
+  } catch (const Error& error) {
+    // A member that requires a password is up.
+    return error.kind() == ErrorKind::denied;
   }
 }
 
 Endpoint EtcdServers::endpoint(std::size_t member) const {
-  Endpoint endpoint;
-  endpoint.host = "127.0.0.1";
-  endpoint.port = members_[member].client_port.number();
+  Endpoint endpoint = Ensemble::endpoint(member);
   if (options_.tls) {
     endpoint.tls =
         TlsSettings{options_.tls->ca, options_.tls->client.file, options_.tls->client.key, ""};
@@ -140,15 +100,8 @@ Endpoint EtcdServers::endpoint(std::size_t member) const {
   return endpoint;
 }
 
-std::vector<Endpoint> EtcdServers::endpoints() const {
-  std::vector<Endpoint> all;
-  for (std::size_t i = 0; i < members_.size(); ++i) all.push_back(endpoint(i));
-  return all;
-}
-
 std::string EtcdServers::url(const std::string& login) const {
-  return (options_.tls ? "etcds://" : "etcd://") + login +
-         joined(endpoints(), ",", [](const Endpoint& each) { return each.address(); });
+  return (options_.tls ? "etcds://" : "etcd://") + login + addresses();
 }
 
 json EtcdServers::ask(const std::string& path, const json& fields) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -8,9 +7,7 @@
 #include "base/endpoint.hpp"
 #include "etcd/etcd_client.hpp"
 #include "etcd/etcd_json.hpp"
-#include "support/process.hpp"
-#include "support/sockets.hpp"
-#include "support/temp_dir.hpp"
+#include "support/ensemble.hpp"
 #include "support/tls_files.hpp"
 
 namespace dlock::test {
@@ -30,7 +27,7 @@ struct EtcdOptions {
 
 /// An etcd of one or more members on ports of 127.0.0.1, for one test. It has a leader when
 /// constructed; the destructor removes it.
-class EtcdServers {
+class EtcdServers final : public Ensemble {
  public:
   /// Whether this machine has etcd installed.
   static constexpr const char* package = "etcd-server";  ///< in Debian
@@ -40,19 +37,10 @@ class EtcdServers {
 
   /// The URL for dlock; `login` is `USER:PASSWORD@`.
   std::string url(const std::string& login = {}) const;
-  std::vector<Endpoint> endpoints() const;
-  Endpoint endpoint(std::size_t member) const;
-  std::size_t size() const { return members_.size(); }
+  Endpoint endpoint(std::size_t member) const override;
 
-  void kill_hard(std::size_t member);
   /// Starts one that was killed, with what it has stored and with further flags.
   void start(std::size_t member, const std::vector<std::string>& flags = {});
-  void stop(std::size_t member);
-  void cont(std::size_t member);
-  /// The index of the leader.
-  std::size_t leader();
-  /// Returns when every running member knows a leader.
-  void await_leader();
 
   /// Sends a request to any member; Error if it fails.
   nlohmann::json ask(const std::string& path, const nlohmann::json& fields);
@@ -62,18 +50,10 @@ class EtcdServers {
   std::vector<std::string> keys();
 
  private:
-  struct Member {
-    explicit Member(std::string its_name) : name(std::move(its_name)) {}
-    std::string name;
-    UnusedPort client_port{};
-    UnusedPort peer_port{};
-    TempDir dir{};
-    std::optional<Process> process{};
-    bool stopped = false;
-  };
+  bool leads(std::size_t member) override;
+  bool serves(std::size_t member) override;
 
   EtcdOptions options_;
-  std::deque<Member> members_;
   std::optional<EtcdClient> client_;
 };
 

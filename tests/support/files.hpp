@@ -25,4 +25,7 @@ bool wait_for_file(const std::string& path, milliseconds within = milliseconds(3
 std::size_t count_lines(std::string_view text);
 std::vector<std::string> lines_of(const std::string& text);
 
+/// The number of flock(2) waiters of this file, as the kernel counts them.
+long queued_at_file(const std::string& path);
+
 }  // namespace dlock::test

@@ -4,8 +4,6 @@
 #include <set>
 #include <utility>
 
-#include "support/recorded_process.hpp"
-
 namespace dlock::test {
 namespace {
 
@@ -32,7 +30,7 @@ Fleet::Member::Member(const FleetOptions& options, std::size_t i)
       server(options_for(keeping, clock.get())),
       proxy(server.address()) {
   // A server in use for an hour was recorded as durable before it is killed for the first time.
-  if (options.old) record_process_of(server, std::chrono::hours(1), keeping == Keeping::aof_always);
+  record_process_of(server, std::chrono::hours(1), keeping == Keeping::aof_always);
 }
 
 Fleet::Fleet(FleetOptions options) {

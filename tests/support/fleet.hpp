@@ -8,7 +8,6 @@
 
 #include "support/clock_control.hpp"
 #include "support/fault_proxy.hpp"
-#include "support/redis_server.hpp"
 #include "support/scene.hpp"
 
 namespace dlock::test {
@@ -20,14 +19,13 @@ struct FleetOptions {
   std::size_t servers = 5;
   std::vector<Keeping> keeping{};      ///< by server; those left out keep nothing
   std::vector<std::size_t> clocked{};  ///< these have a running wall clock of their own
-  /// The servers vote at once, as after an hour of use; else they are new.
-  bool old = true;
   /// Clients connect without proxies if a test needs no link faults. The proxies run in the test's
   /// own process, so they stop when it does.
   bool direct = false;
 };
 
-/// N independent servers for a majority, with a fault proxy in front of each.
+/// N independent servers for a majority, with a fault proxy in front of each. They vote at once, as
+/// after an hour of use.
 class Fleet {
  public:
   explicit Fleet(FleetOptions options = {});

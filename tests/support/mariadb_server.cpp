@@ -65,8 +65,7 @@ void MariaDbServer::start() {
 void MariaDbServer::kill_hard() {
   connection_.reset();
   if (!process_) return;
-  process_->signal(SIGKILL);
-  process_->wait();
+  process_->kill_hard();
   process_.reset();
 }
 

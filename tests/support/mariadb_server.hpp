@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "support/database_server.hpp"
-#include "support/service_user.hpp"
 #include "support/sockets.hpp"
 #include "support/temp_dir.hpp"
 

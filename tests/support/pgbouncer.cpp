@@ -35,23 +35,14 @@ void PgBouncer::start() {
   process_.emplace(std::vector<std::string>{program_of_pooler, dir_ / "ini"},
                    user_.options(SIGKILL));
   const auto connection = postgres_connection(url(), "pgbouncer");
-  const bool up = eventually(
-      [&] {
-        try {
-          connection->query("SELECT 1", {later(BootClock::now(), std::chrono::seconds(10)), -1});
-          return true;
-        } catch (const Error&) {
-          return false;
-        }
-      },
-      time_to_come_up);
-  if (!up) throw Error(ErrorKind::host_refused, "pgbouncer did not come up: " + process_->out());
+  if (!comes_up(*connection)) {
+    throw Error(ErrorKind::host_refused, "pgbouncer did not come up: " + process_->out());
+  }
 }
 
 void PgBouncer::kill_hard() {
   if (!process_) return;
-  process_->signal(SIGKILL);
-  process_->wait();
+  process_->kill_hard();
   process_.reset();
 }
 

@@ -3,9 +3,9 @@
 #include <optional>
 #include <string>
 
+#include "support/database_server.hpp"
 #include "support/postgres_server.hpp"
 #include "support/process.hpp"
-#include "support/service_user.hpp"
 #include "support/temp_dir.hpp"
 
 namespace dlock::test {

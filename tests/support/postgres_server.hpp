@@ -6,7 +6,6 @@
 
 #include "support/database_server.hpp"
 #include "support/process.hpp"
-#include "support/service_user.hpp"
 #include "support/sockets.hpp"
 #include "support/temp_dir.hpp"
 

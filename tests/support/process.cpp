@@ -7,11 +7,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <string>
 #include <string_view>
 #include <thread>
 
@@ -176,11 +178,17 @@ Process::~Process() {
 
 void Process::signal(int number) const { send_signal(pidfd_, number); }
 
-void Process::wait_until_stopped() const {
+void Process::stop() const {
+  signal(SIGSTOP);
   siginfo_t stop{};
   if (waitid(P_PID, static_cast<id_t>(pid_), &stop, WSTOPPED | WEXITED | WNOWAIT) < 0) {
     throw_errno("waitid");
   }
+}
+
+Result Process::kill_hard() {
+  signal(SIGKILL);
+  return wait();
 }
 
 void Process::kill_all() {
@@ -265,6 +273,31 @@ std::size_t settled_thread_count() {
   const std::string joined = "/proc/self/task/" + std::to_string(first);
   eventually([&] { return !std::filesystem::exists(joined); });
   return thread_count();
+}
+
+long voluntary_switches(pid_t pid) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  const std::string name = "voluntary_ctxt_switches:";
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(name)) return std::stol(line.substr(name.size()));
+  }
+  return -1;
+}
+
+bool fall_asleep(const std::vector<pid_t>& pids, milliseconds quiet) {
+  const auto switches = [&] {
+    std::vector<long> all;
+    for (const pid_t pid : pids) all.push_back(voluntary_switches(pid));
+    return all;
+  };
+  return eventually([&] {
+    const std::vector<long> before = switches();
+    std::this_thread::sleep_for(quiet);
+    const bool asleep = std::all_of(pids.begin(), pids.end(), [](pid_t pid) {
+      return !is_alive(pid) || is_in_state('S', pid);
+    });
+    return asleep && switches() == before;
+  });
 }
 
 }  // namespace dlock::test

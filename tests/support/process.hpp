@@ -55,8 +55,9 @@ class Process {
 
   pid_t pid() const { return pid_; }
   void signal(int number) const;
-  /// After SIGSTOP: returns when all its threads have stopped.
-  void wait_until_stopped() const;
+  /// SIGSTOP; all its threads have stopped when this returns.
+  void stop() const;
+  Result kill_hard();  ///< kill -9; gone when this returns
   /// Sends SIGKILL to every process of its session (or group), even after it has ended.
   void kill_all();
   bool running() const;
@@ -98,5 +99,12 @@ std::size_t thread_count();
 /// The same, once recently joined threads are gone and a sanitizer has started its background
 /// thread, which it does with our first thread.
 std::size_t settled_thread_count();
+
+/// How often a process has given up its processor voluntarily, as when it sleeps; -1 if unknown.
+long voluntary_switches(pid_t pid);
+
+/// Waits until each living process of `pids` is asleep and has not woken for `quiet`; false on
+/// timeout. A process that waits for a processor counts as awake, and so does a stopped one.
+bool fall_asleep(const std::vector<pid_t>& pids, milliseconds quiet = milliseconds(20));
 
 }  // namespace dlock::test

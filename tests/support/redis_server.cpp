@@ -23,30 +23,16 @@ std::string server_program() {
 
 Reply plain(const redisReply& raw) {
   Reply reply;
-  switch (raw.type) {
-    case REDIS_REPLY_STRING:
-      reply.kind = Reply::Kind::text;
-      break;
-    case REDIS_REPLY_STATUS:
-      reply.kind = Reply::Kind::status;
-      break;
-    case REDIS_REPLY_ERROR:
-      reply.kind = Reply::Kind::error;
-      break;
-    case REDIS_REPLY_INTEGER:
-      reply.kind = Reply::Kind::number;
-      break;
-    case REDIS_REPLY_ARRAY:
-      reply.kind = Reply::Kind::array;
-      break;
-    default:
-      return reply;
-  }
   if (raw.type == REDIS_REPLY_INTEGER) {
+    reply.kind = Reply::Kind::number;
     reply.number = raw.integer;
   } else if (raw.type == REDIS_REPLY_ARRAY) {
+    reply.kind = Reply::Kind::array;
     for (std::size_t i = 0; i < raw.elements; ++i) reply.items.push_back(plain(*raw.element[i]));
-  } else {
+  } else if (raw.str != nullptr) {
+    reply.kind = raw.type == REDIS_REPLY_ERROR    ? Reply::Kind::error
+                 : raw.type == REDIS_REPLY_STATUS ? Reply::Kind::status
+                                                  : Reply::Kind::text;
     reply.text.assign(raw.str, static_cast<std::size_t>(raw.len));
   }
   return reply;
@@ -141,21 +127,44 @@ Reply RedisServer::command(const std::vector<std::string>& words) const {
   return *reply;
 }
 
-void RedisServer::kill_hard() {
-  process_->signal(SIGKILL);
-  process_->wait();
-}
+void RedisServer::kill_hard() { process_->kill_hard(); }
 
-void RedisServer::stop() {
-  process_->signal(SIGSTOP);
-  process_->wait_until_stopped();
-}
+void RedisServer::stop() { process_->stop(); }
 
 void RedisServer::cont() { process_->signal(SIGCONT); }
 
 void RedisServer::restart() {
   if (process_->running()) kill_hard();
   start();
+}
+
+long long count_calls(const RedisServer& server, const std::string& command) {
+  const std::string stats = server.command({"INFO", "commandstats"}).text;
+  const auto at = stats.find("cmdstat_" + command + ":calls=");
+  return at == std::string::npos ? 0 : std::stoll(stats.substr(stats.find('=', at) + 1));
+}
+
+std::string stored_hold(const RedisServer& server, const std::string& key) {
+  for (const Reply& hold : server.command({"HVALS", "dlock:{" + key + "}"}).items) {
+    if (!hold.text.starts_with("t ")) return hold.text;
+  }
+  return "";
+}
+
+std::string run_id_of(const RedisServer& server) {
+  const std::string info = server.command({"INFO", "server"}).text, field = "run_id:";
+  const auto at = info.find(field);
+  if (at == std::string::npos) throw Error(ErrorKind::bug, "INFO without run_id");
+  const auto begin = at + field.size();
+  return info.substr(begin, info.find('\r', begin) - begin);
+}
+
+void record_process_of(const RedisServer& server, milliseconds age, bool durable) {
+  const Reply time = server.command({"TIME"});
+  const microseconds now = std::chrono::seconds(std::stoll(time.items.at(0).text)) +
+                           microseconds(std::stoll(time.items.at(1).text));
+  const std::string since = std::to_string((now - age).count());
+  server.command({"SET", "dlock:alive", run_id_of(server) + " " + since + (durable ? " a" : " -")});
 }
 
 }  // namespace dlock::test

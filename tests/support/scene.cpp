@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "support/patient_start.hpp"
 
 namespace dlock::test {
 std::string sorted(std::vector<std::string> names) {

@@ -2,7 +2,7 @@
 
 #include <sys/stat.h>
 
-#include "support/service_user.hpp"
+#include "support/database_server.hpp"
 
 namespace dlock::test {
 namespace {

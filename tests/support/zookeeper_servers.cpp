@@ -32,15 +32,15 @@ bool ZooKeeperServers::is_installed() {
   return access(java_program, X_OK) == 0 && access(server_library, R_OK) == 0;
 }
 
-ZooKeeperServers::ZooKeeperServers(ZooKeeperOptions options) : options_(std::move(options)) {
-  for (int i = 0; i < options_.servers; ++i) servers_.emplace_back();
+ZooKeeperServers::ZooKeeperServers(ZooKeeperOptions options)
+    : Ensemble(options.servers), options_(std::move(options)) {
   client_.emplace(endpoints(), "zk", milliseconds(20'000));
   for (std::size_t i = 0; i < servers_.size(); ++i) start(i);
   await_service();
 }
 
 void ZooKeeperServers::start(std::size_t number) {
-  Server& server = servers_[number];
+  const Server& server = servers_[number];
   {
     std::ofstream file(server.dir / "zoo.cfg");
     file << "dataDir=" << server.dir.path() << "\nclientPort=" << server.client_port.number()
@@ -54,79 +54,25 @@ void ZooKeeperServers::start(std::size_t number) {
     for (const std::string& line : options_.lines) file << line << "\n";
     std::ofstream(server.dir / "myid") << number + 1 << "\n";
   }
-  const ProcessOptions how{.merge = true};
-  server.process.emplace(
-      std::vector<std::string>{java_program, "-Xmx64m", "-XX:+UseSerialGC",
-                               "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no", "-cp",
-                               std::string(server_library) + ":/usr/share/java/slf4j-nop.jar",
-                               "org.apache.zookeeper.server.quorum.QuorumPeerMain",
-                               server.dir / "zoo.cfg"},
-      how);
-  server.stopped = false;
-}
-
-void ZooKeeperServers::kill_hard(std::size_t server) {
-  servers_[server].process->signal(SIGKILL);
-  servers_[server].process->wait();
-  servers_[server].process.reset();
+  run(number, {java_program, "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+               "-Dzookeeper.forceSync=no", "-cp",
+               std::string(server_library) + ":/usr/share/java/slf4j-nop.jar",
+               "org.apache.zookeeper.server.quorum.QuorumPeerMain", server.dir / "zoo.cfg"});
 }
 
 void ZooKeeperServers::wipe(std::size_t server) {
   std::filesystem::remove_all(servers_[server].dir / "version-2");
 }
 
-void ZooKeeperServers::stop(std::size_t server) {
-  servers_[server].process->signal(SIGSTOP);
-  servers_[server].process->wait_until_stopped();
-  servers_[server].stopped = true;
+bool ZooKeeperServers::leads(std::size_t server) {
+  const std::string mode = mode_of(endpoint(server));
+  return mode == "leader" || mode == "standalone";
 }
 
-void ZooKeeperServers::cont(std::size_t server) {
-  servers_[server].process->signal(SIGCONT);
-  servers_[server].stopped = false;
-}
-
-std::size_t ZooKeeperServers::leader() {
-  std::optional<std::size_t> found;
-  const bool known = eventually([&] {
-    for (std::size_t i = 0; i < servers_.size() && !found; ++i) {
-      if (!servers_[i].process || servers_[i].stopped) continue;
-      const std::string mode = mode_of(endpoint(i));
-      if (mode == "leader" || mode == "standalone") found = i;
-    }
-    return found.has_value();
-  });
-  if (!known) throw Error(ErrorKind::host_refused, "ZooKeeper has no leader");
-  return *found;
-}
-
-void ZooKeeperServers::await_service() {
-  for (std::size_t i = 0; i < servers_.size(); ++i) {
-    if (!servers_[i].process || servers_[i].stopped) continue;
-    const bool up = eventually([&] { return !mode_of(endpoint(i)).empty(); }, time_to_come_up);
-    if (!up) {
-      throw Error(ErrorKind::host_refused,
-                  "ZooKeeper did not come up: " + servers_[i].process->out());
-    }
-  }
-}
-
-Endpoint ZooKeeperServers::endpoint(std::size_t server) const {
-  Endpoint endpoint;
-  endpoint.host = "127.0.0.1";
-  endpoint.port = servers_[server].client_port.number();
-  return endpoint;
-}
-
-std::vector<Endpoint> ZooKeeperServers::endpoints() const {
-  std::vector<Endpoint> all;
-  for (std::size_t i = 0; i < servers_.size(); ++i) all.push_back(endpoint(i));
-  return all;
-}
+bool ZooKeeperServers::serves(std::size_t server) { return !mode_of(endpoint(server)).empty(); }
 
 std::string ZooKeeperServers::url(const std::string& login) const {
-  return "zk://" + login +
-         joined(endpoints(), ",", [](const Endpoint& each) { return each.address(); });
+  return "zk://" + login + addresses();
 }
 
 ZooKeeperReply ZooKeeperServers::ask(const ZooKeeperRequest& request) {

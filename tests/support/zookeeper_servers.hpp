@@ -1,14 +1,11 @@
 #pragma once
 
-#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/endpoint.hpp"
-#include "support/process.hpp"
-#include "support/sockets.hpp"
-#include "support/temp_dir.hpp"
+#include "support/ensemble.hpp"
 #include "zookeeper/zookeeper_client.hpp"
 
 namespace dlock::test {
@@ -22,7 +19,7 @@ struct ZooKeeperOptions {
 
 /// A ZooKeeper of one or more servers on ports of 127.0.0.1, for one test. It accepts sessions when
 /// constructed; the destructor removes it.
-class ZooKeeperServers {
+class ZooKeeperServers final : public Ensemble {
  public:
   /// Whether this machine has ZooKeeper installed.
   static constexpr const char* package = "zookeeper";  ///< in Debian
@@ -32,21 +29,11 @@ class ZooKeeperServers {
 
   /// The URL for dlock; `login` is `USER:PASSWORD@`.
   std::string url(const std::string& login = {}) const;
-  std::vector<Endpoint> endpoints() const;
-  Endpoint endpoint(std::size_t server) const;
-  std::size_t size() const { return servers_.size(); }
 
-  void kill_hard(std::size_t server);
   /// Restarts a killed server with its data.
   void start(std::size_t server);
   /// Removes the data of a killed server.
   void wipe(std::size_t server);
-  void stop(std::size_t server);
-  void cont(std::size_t server);
-  /// The index of the leader.
-  std::size_t leader();
-  /// Returns when every running server accepts sessions.
-  void await_service();
 
   /// The paths of all nodes below `path`, parents first.
   std::vector<std::string> nodes(const std::string& path = "/");
@@ -56,19 +43,11 @@ class ZooKeeperServers {
   void clear();
 
  private:
-  struct Server {
-    UnusedPort client_port{};
-    UnusedPort peer_port{};
-    UnusedPort election_port{};
-    TempDir dir{};
-    std::optional<Process> process{};
-    bool stopped = false;
-  };
-
+  bool leads(std::size_t server) override;
+  bool serves(std::size_t server) override;
   std::vector<std::string> children(const std::string& path);
 
   ZooKeeperOptions options_;
-  std::deque<Server> servers_;
   std::optional<ZooKeeperClient> client_;
 };
 

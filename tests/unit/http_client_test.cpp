@@ -8,7 +8,7 @@
 
 #include "support/fake_server.hpp"
 #include "support/fault_proxy.hpp"
-#include "support/silent_address.hpp"
+#include "support/sockets.hpp"
 
 namespace dlock::test {
 namespace {

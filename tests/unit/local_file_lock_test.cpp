@@ -13,7 +13,7 @@
 #include "base/fd.hpp"
 #include "base/wait.hpp"
 #include "support/eventually.hpp"
-#include "support/file_locks.hpp"
+#include "support/files.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace dlock;

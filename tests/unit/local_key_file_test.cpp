@@ -16,7 +16,6 @@
 #include "local/directory.hpp"
 #include "local_support.hpp"
 #include "support/eventually.hpp"
-#include "support/file_locks.hpp"
 #include "support/files.hpp"
 #include "support/temp_dir.hpp"
 

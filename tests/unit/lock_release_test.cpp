@@ -9,8 +9,8 @@
 
 #include "base/error.hpp"
 #include "base/wait.hpp"
+#include "support/eventually.hpp"
 #include "support/idle_store.hpp"
-#include "support/one_of_tries.hpp"
 
 namespace dlock::test {
 namespace {

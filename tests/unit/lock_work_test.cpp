@@ -110,8 +110,7 @@ TEST_CASE(
     Process process = marked(owner);
     CHECK(eventually(is_over));
     CHECK(!works_for(process.pid(), work.owner));
-    process.signal(SIGKILL);
-    process.wait();
+    process.kill_hard();
   }
 }
 
@@ -120,8 +119,7 @@ TEST_CASE("what is older than the dlock that holds is no work of its, also with 
   const auto started = process_now(process.pid()).started;
   CHECK(work_life(work_of(mine, started)) == Life::alive);
   CHECK(eventually([&] { return work_life(work_of(mine, started + 1)) == Life::over; }));
-  process.signal(SIGKILL);
-  process.wait();
+  process.kill_hard();
 }
 
 TEST_CASE("a process without the mark is no work, though it is in the command's process group") {
@@ -132,8 +130,7 @@ TEST_CASE("a process without the mark is no work, though it is in the command's 
     REQUIRE(eventually([&] { return command_name(process.pid()) == "sleep"; }));
     const Work work{Owner{mine}, process_now(process.pid()), 0};
     CHECK(eventually([&] { return work_life(work) == Life::over; }));
-    process.signal(SIGKILL);
-    process.wait();
+    process.kill_hard();
   }
 }
 

@@ -8,7 +8,6 @@
 #include "base/wait.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
-#include "support/one_of_tries.hpp"
 #include "support/process.hpp"
 #include "support/supervised.hpp"
 #include "support/temp_dir.hpp"
@@ -234,8 +233,7 @@ bool is_resumed_after_the_lease() {
     return is_in_state('T', child) && has_heard_all(dlock.pid()) && is_in_state('S', dlock.pid());
   };
   REQUIRE(eventually([&] { return both_are_quiet() || !dlock.running(); }));
-  dlock.signal(SIGSTOP);
-  dlock.wait_until_stopped();
+  dlock.stop();
   if (BootClock::now() - begun > milliseconds(3300)) return false;
   kill(dlock.pid(), SIGTERM);  // it is pending, but the deadline is older
   const Deadline past = later(BootClock::now(), milliseconds(4100));
@@ -279,8 +277,7 @@ bool is_woken_late_by_a_child_that_has_ended() {
   REQUIRE(eventually([&] { return is_ready() || !dlock.running(); }));
   if (!is_ready()) return false;
   const pid_t child = std::stoi(dlock.out());
-  dlock.signal(SIGSTOP);
-  dlock.wait_until_stopped();
+  dlock.stop();
   if (BootClock::now() - begun > milliseconds(3400))
     return false;  // dlock acts 500 ms before its end
   write_file(dir / "go", "");

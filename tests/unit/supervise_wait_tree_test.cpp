@@ -7,7 +7,6 @@
 #include "base/process.hpp"
 #include "support/eventually.hpp"
 #include "support/files.hpp"
-#include "support/one_of_tries.hpp"
 #include "support/process.hpp"
 #include "support/supervised.hpp"
 #include "support/temp_dir.hpp"

@@ -6,13 +6,97 @@
 
 #include "cli/line.hpp"
 #include "cli/place.hpp"
-#include "support/dlock_binary.hpp"
-#include "support/eventually.hpp"
-#include "support/files.hpp"
 #include "support/fleet.hpp"
-#include "support/recorded_process.hpp"
+#include "support/scene.hpp"
+
+// The name of a server and its addresses. The names are those of the shim.
 
 namespace dlock::test {
+namespace {
+
+ProcessOptions naming(const RedisScene& scene, const std::string& host) {
+  ProcessOptions options = scene.options();
+  options.env["DLOCK_SERVER"] = "redis://" + host + ":" + std::to_string(scene.server.port());
+  options.env["LD_PRELOAD"] = DLOCK_NAMES_SHIM;
+  options.env["NAMES_SHIM_ADDRESS"] = scene.path("address");
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("a name whose first address is dead, silent or one of IPv6: the lock is acquired") {
+  const RedisScene scene({.tcp = true});
+  const SilentAddress silent(scene.server.port());
+  for (const char* host : {"two.test", "silent.test", "six.test"}) {
+    const Result result = dlock({"run", "-n", "-k", "k", "--", "echo", "ran"}, naming(scene, host));
+    check_ran(result, "ran\n");
+    CHECK(result.err == "");
+  }
+}
+
+TEST_CASE("the name of the server leads elsewhere: a waiter looks it up again and follows") {
+  RedisScene scene({.tcp = true});
+  write_file(scene.path("address"), "127.0.0.1");
+  Process holder = scene.hold("k", "go", {"-t", "60"});
+  Process waiter =
+      start_dlock({"run", "-k", "k", "--", "touch", "ran"}, naming(scene, "moved.test"));
+  REQUIRE(eventually([&] { return scene.waiting("k") == 1; }));
+  const RedisServer other({.config = {"bind 127.0.0.2"}, .port = scene.server.port()});
+  write_file(scene.path("address"), "127.0.0.2");
+  scene.server.kill_hard();
+  CHECK(waiter.wait().exit_code == 0);
+  CHECK(scene.has("ran"));
+  holder.kill_all();
+}
+
+namespace {
+
+using Urls = std::vector<std::string>;
+
+/// The environment in which dlock knows the test names, and only these servers.
+ProcessOptions naming(const Urls& urls) {
+  return {.env = {{"DLOCK_SERVER", side_by_side(urls)}, {"LD_PRELOAD", DLOCK_NAMES_SHIM}}};
+}
+
+Result run_named(const Urls& urls) {
+  return dlock({"run", "-n", "-k", "k", "--", "echo", "ran"}, naming(urls));
+}
+
+/// Three who decide without anybody's help, and one server that has several names.
+struct Named {
+  Fleet three{{.servers = 3}};
+  RedisServer server = [] {
+    const RedisOptions options{.tcp = true};
+    return RedisServer(options);
+  }();
+  /// Its URL under this name.
+  std::string by(const std::string& host) const {
+    return "redis://" + host + ":" + std::to_string(server.port());
+  }
+  /// The three, with one name before and one after them.
+  Urls with(const std::string& one, const std::string& other) const {
+    const Urls urls = three.urls();
+    return {one, urls[0], urls[1], urls[2], other};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("majority: a name that is looked up in vain, or for long, keeps nobody from the lock") {
+  const Named named;
+  const std::string one = named.by("a.0.test");
+  const auto ran = [&](const std::string& other) {
+    const Result result = run_named(named.with(one, other));
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 0);
+    CHECK(result.out == "ran\n");
+    return result.duration;
+  };
+  ran(named.by("b.0.none.test"));
+  ran(named.by("b.30.none.test"));
+  CHECK(ran(named.by("b.100000.test")) < stretched(milliseconds(5000)));
+}
+
 namespace {
 
 RedisOptions reachable() { return {.tcp = true, .config = {"repl-diskless-sync-delay 0"}}; }
@@ -62,7 +146,7 @@ class MovingName {
   std::string path_ = dir_ / "redis.sock";
 };
 
-constexpr char until_go[] = "until [ -e go ]; do sleep 0.05; done";
+constexpr char until_told_to_go[] = "until [ -e go ]; do sleep 0.05; done";
 
 }  // namespace
 
@@ -75,12 +159,12 @@ TEST_CASE("moved name: holder, waiter and acquire --attach follow the name of th
     words.insert(words.begin(), {dlock_path(), "run", "-k", "job"});
     return Process(words, clean(options));
   };
-  Process holder = run({"-t", "9s", "--", "sh", "-c", std::string("echo in; ") + until_go});
+  Process holder = run({"-t", "9s", "--", "sh", "-c", std::string("echo in; ") + until_told_to_go});
   REQUIRE(eventually([&] { return holder.out() == "in\n"; }));
   Process waiter = run({"--", "true"});
   Process script({"sh", "-c",
                   std::string("\"$D\" acquire -q -k other -t 9s --attach $$ && echo in; ") +
-                      until_go + "; exit 3"},
+                      until_told_to_go + "; exit 3"},
                  clean(options));
   REQUIRE(eventually([&] { return script.out() == "in\n"; }));
   name.fail_over();
@@ -110,7 +194,7 @@ TEST_CASE("moved name: a member of a majority whose name has moved comes back, a
       .env = {{"DLOCK_SERVER", side_by_side({name.url(), second.url(), third.url()})}},
       .cwd = dir.path()};
   Process holder({dlock_path(), "run", "-k", "job", "-t", "6s", "--", "sh", "-c",
-                  std::string("echo in; ") + until_go},
+                  std::string("echo in; ") + until_told_to_go},
                  clean(options));
   REQUIRE(eventually([&] { return holder.out() == "in\n"; }));
   name.fail_over();

@@ -35,19 +35,10 @@ class SharedLibrary {
 
 }  // namespace dlock
 
-// Each rescan of the preprocessor expands one more name of a list, up to 256.
-#define DLOCK_RESCAN1(...) __VA_ARGS__
-#define DLOCK_RESCAN4(...) DLOCK_RESCAN1(DLOCK_RESCAN1(DLOCK_RESCAN1(DLOCK_RESCAN1(__VA_ARGS__))))
-#define DLOCK_RESCAN16(...) DLOCK_RESCAN4(DLOCK_RESCAN4(DLOCK_RESCAN4(DLOCK_RESCAN4(__VA_ARGS__))))
-#define DLOCK_RESCAN64(...) \
-  DLOCK_RESCAN16(DLOCK_RESCAN16(DLOCK_RESCAN16(DLOCK_RESCAN16(__VA_ARGS__))))
-#define DLOCK_RESCAN256(...) \
-  DLOCK_RESCAN64(DLOCK_RESCAN64(DLOCK_RESCAN64(DLOCK_RESCAN64(__VA_ARGS__))))
-#define DLOCK_NO_ARGUMENTS ()
-#define DLOCK_NEXT_FUNCTION() DLOCK_FIRST_FUNCTION
-#define DLOCK_FIRST_FUNCTION(name, ...)         \
-  decltype(&::name) name = library.find(#name); \
-  __VA_OPT__(DLOCK_NEXT_FUNCTION DLOCK_NO_ARGUMENTS(__VA_ARGS__))
-
-/// Declares a member for each function of a library, by its own name, after a member `library`.
-#define DLOCK_LIBRARY_FUNCTIONS(...) DLOCK_RESCAN256(DLOCK_FIRST_FUNCTION(__VA_ARGS__))
+/// Declares a member for a function of a library, by its own name, after a member `library`.
+#define DLOCK_LIBRARY_FUNCTION(name) decltype(&::name) name{library.find(#name)};
+/// Does so for five of them.
+#define DLOCK_LIBRARY_FUNCTIONS(a, b, c, d, e) \
+  DLOCK_LIBRARY_FUNCTION(a)                    \
+  DLOCK_LIBRARY_FUNCTION(b)                    \
+  DLOCK_LIBRARY_FUNCTION(c) DLOCK_LIBRARY_FUNCTION(d) DLOCK_LIBRARY_FUNCTION(e)

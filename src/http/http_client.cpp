@@ -38,9 +38,10 @@ struct LibCurl {
   SharedLibrary library{"libcurl.so.4",
                         "locks over HTTP need libcurl, on Debian the package libcurl4"};
   DLOCK_LIBRARY_FUNCTIONS(curl_easy_cleanup, curl_easy_getinfo, curl_easy_init, curl_easy_setopt,
-                          curl_easy_strerror, curl_global_init, curl_multi_add_handle,
-                          curl_multi_cleanup, curl_multi_info_read, curl_multi_init,
-                          curl_multi_perform, curl_multi_poll, curl_multi_remove_handle,
+                          curl_easy_strerror)
+  DLOCK_LIBRARY_FUNCTIONS(curl_global_init, curl_multi_add_handle, curl_multi_cleanup,
+                          curl_multi_info_read, curl_multi_init)
+  DLOCK_LIBRARY_FUNCTIONS(curl_multi_perform, curl_multi_poll, curl_multi_remove_handle,
                           curl_slist_append, curl_slist_free_all)
 
   LibCurl() {

@@ -30,12 +30,14 @@ struct LibMariaDb {
       "libmariadb.so.3",
       "locks in MySQL or MariaDB need libmariadb, on Debian the package libmariadb3"};
   DLOCK_LIBRARY_FUNCTIONS(mariadb_get_infov, mysql_affected_rows, mysql_close, mysql_errno,
-                          mysql_error, mysql_fetch_lengths, mysql_fetch_row, mysql_free_result,
-                          mysql_get_socket, mysql_init, mysql_next_result_cont,
-                          mysql_next_result_start, mysql_num_fields, mysql_options, mysql_options4,
-                          mysql_read_query_result_cont, mysql_read_query_result_start,
-                          mysql_real_connect_cont, mysql_real_connect_start, mysql_send_query_cont,
-                          mysql_send_query_start, mysql_server_init, mysql_store_result_cont,
+                          mysql_error)
+  DLOCK_LIBRARY_FUNCTIONS(mysql_fetch_lengths, mysql_fetch_row, mysql_free_result, mysql_get_socket,
+                          mysql_init)
+  DLOCK_LIBRARY_FUNCTIONS(mysql_next_result_cont, mysql_next_result_start, mysql_num_fields,
+                          mysql_options, mysql_options4)
+  DLOCK_LIBRARY_FUNCTIONS(mysql_read_query_result_cont, mysql_read_query_result_start,
+                          mysql_real_connect_cont, mysql_real_connect_start, mysql_send_query_cont)
+  DLOCK_LIBRARY_FUNCTIONS(mysql_send_query_start, mysql_server_init, mysql_store_result_cont,
                           mysql_store_result_start, mysql_thread_id)
 
   LibMariaDb() {

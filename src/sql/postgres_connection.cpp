@@ -17,14 +17,15 @@ namespace {
 struct LibPq {
   SharedLibrary library{"libpq.so.5",
                         "locks in PostgreSQL need libpq, on Debian the package libpq5"};
-  DLOCK_LIBRARY_FUNCTIONS(PQbackendPID, PQclear, PQconndefaults, PQconnectPoll,
-                          PQconnectStartParams, PQconninfoFree, PQconninfoParse,
-                          PQconnectionNeedsPassword, PQconsumeInput, PQerrorMessage, PQfinish,
-                          PQflush, PQfreemem, PQftype, PQgetResult, PQgetisnull, PQgetlength,
-                          PQgetvalue, PQisBusy, PQnotifies, PQnfields, PQntuples,
-                          PQresultErrorField, PQresultStatus, PQsendQuery, PQsetErrorVerbosity,
-                          PQsetNoticeReceiver, PQsetnonblocking, PQsocket, PQstatus,
+  DLOCK_LIBRARY_FUNCTIONS(PQclear, PQfinish, PQflush, PQftype, PQisBusy)
+  DLOCK_LIBRARY_FUNCTIONS(PQfreemem, PQnfields, PQntuples, PQsocket, PQstatus)
+  DLOCK_LIBRARY_FUNCTIONS(PQgetResult, PQgetisnull, PQgetvalue, PQnotifies, PQsendQuery)
+  DLOCK_LIBRARY_FUNCTIONS(PQbackendPID, PQconndefaults, PQconnectPoll, PQconninfoFree,
+                          PQconsumeInput)
+  DLOCK_LIBRARY_FUNCTIONS(PQconninfoParse, PQerrorMessage, PQresultStatus, PQsetnonblocking,
                           PQunescapeBytea)
+  DLOCK_LIBRARY_FUNCTIONS(PQconnectStartParams, PQconnectionNeedsPassword, PQresultErrorField,
+                          PQsetErrorVerbosity, PQsetNoticeReceiver)
 };
 
 /// Loads the library at the first call: it loads 25 others, and a run on another engine must not

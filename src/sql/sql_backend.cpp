@@ -188,10 +188,9 @@ void SqlBackend::create_table(const CallOptions& call_options) {
   const auto results = connection_->ask(
       std::string(dialect_.begin_deletes) + create_statement(dialect_, table_), call_options);
   const SqlResult& result = results.back();
-  const bool is_there = !result.failed() || result.error == SqlError::overtaken;
-  if (!is_there)
-    refuse(result,
-           "cannot create the table " + escaped(table_) + std::string(dialect_.other_table) + ": ");
+  if (!result.failed() || result.error == SqlError::overtaken) return;
+  refuse(result,
+         "cannot create the table " + escaped(table_) + std::string(dialect_.other_table) + ": ");
 }
 
 void SqlBackend::refuse(const SqlResult& failed, const std::string& doing) {

@@ -25,8 +25,8 @@ int answer(const std::string& text) {
   return 0;
 }
 
-/// Blocks SIGPIPE, because it is not handled yet and must not end dlock if stderr has no reader.
-/// COMMAND gets the signal unchanged.
+/// Blocks SIGPIPE meanwhile, so that a stderr without a reader does not end dlock. The disposition
+/// of the signal stays unchanged, because COMMAND inherits it.
 void warn(const ServerSettings& settings, const Log& log) {
   const PipeSignalHeld held;
   if (!log.quiet()) {
@@ -55,14 +55,14 @@ int carry_out_any(const Settings& any, Command command) {
   const ServerSettings& settings =
       *std::visit([](const ServerSettings& each) { return &each; }, any);
   const Log log(settings.quiet, settings.verbose, std::visit(keys_of, any));
-  // Some commands handle signals themselves. In the others a file size limit must give an error,
-  // and must not end dlock halfway.
+  // Some commands handle signals themselves. In the others a write beyond the file size limit must
+  // fail, and must not end dlock by a signal.
   const bool hears_signals =
       command == Command::run || command == Command::acquire || command == Command::guard;
   if (!hears_signals) std::signal(SIGXFSZ, SIG_IGN);
-  // A closed reader must not end dlock either: a waiter of `local:` may die just before dlock
-  // writes to its FIFO, and stdout may be closed after the first of several keys. Commands that
-  // only read die of SIGPIPE, as a filter does.
+  // A pipe without a reader must not end dlock either: a waiter of `local:` may die just before
+  // dlock writes to its FIFO, and stdout may be closed after the first of several keys. Commands
+  // that only read die of SIGPIPE, as a filter does.
   const bool only_reads = command == Command::inspect || command == Command::doctor;
   if (!hears_signals && !only_reads) std::signal(SIGPIPE, SIG_IGN);
   warn(settings, log);

@@ -89,7 +89,7 @@ void AttachedHolds::release(milliseconds at_most) {
   pause();
   std::vector<Held> all = ended_;
   all.insert(all.end(), held_.begin(), held_.end());
-  // Leases that have ended need no release, but the engine may notice their end late.
+  // Expired leases need no release, but on the engine they may expire a little later than here.
   constexpr milliseconds least{200};
   Deadline end{};
   for (const Held& held : all) end = std::max(end, held.grant.lease.valid_until);

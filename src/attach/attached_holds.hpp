@@ -20,12 +20,12 @@ class AttachedHolds {
   /// look() must be called when fd() is readable, and at look_by() at the latest.
   int fd() const { return renewer_ ? renewer_->news_fd() : -1; }
   Deadline look_by() const;
-  /// A sentence about one loss; to be called until it returns nothing. A lease that cannot be
-  /// renewed is reported before it ends, so that the script has time to stop.
+  /// Returns a sentence about one loss; call it until it returns nothing. It reports a lease that
+  /// cannot be renewed before the lease expires, so that the script has time to stop.
   std::optional<std::string> look();
-  /// A lock was lost, or its lease was reported to be near its end and has not been renewed since.
+  /// Whether a lock was lost, or look() reported a lease near its end that is not renewed yet.
   bool in_trouble() const { return lost_ || (warned_ && !held_.empty()); }
-  /// Until then all locks with leases are held, whatever happens.
+  /// No lease expires before this time; `never` if there are no leases.
   Deadline safe_until() const { return renewer_ ? renewer_->safe_until() : never; }
 
   /// Announces a release; returns false if the key is not held here. A lock whose release has no
@@ -36,7 +36,7 @@ class AttachedHolds {
   /// The engine that was asked knows no such hold, or was not asked: the lock is kept.
   void not_released(const LockKey& key);
 
-  /// Repeats each release until it is answered or the time is over.
+  /// Releases all locks; repeats each request until the engine answers or the time is over.
   void release(milliseconds at_most);
 
  private:

@@ -31,9 +31,9 @@
 namespace dlock {
 namespace {
 
-// The messages between the two sides of an AttachDaemon. "lost": a lock was lost, or the daemon
-// releases them, or has released them. An error has its kind, one byte, and its line: the daemon
-// has released the locks then, too.
+// The messages between the two sides of an AttachDaemon. "lost": a lock was lost, or the daemon is
+// releasing or has released the locks. "error " precedes the error's kind (one byte) and its text;
+// the daemon has released the locks before.
 constexpr char daemon_keeps[] = "keeps";
 constexpr char daemon_lost[] = "lost";
 constexpr char daemon_error[] = "error ";
@@ -49,7 +49,7 @@ std::string receive(int fd) {
   return {text, got > 0 ? static_cast<std::size_t>(got) : 0};
 }
 
-/// Writes an error to the system log, but goes on after 200 ms if the logger accepts nothing.
+/// Writes an error to the system log; returns after 200 ms even if the logger accepts nothing.
 void write_system_log(const std::string& text) {
   constexpr milliseconds longest_wait{200};
   std::packaged_task<void()> write([text] {
@@ -61,7 +61,7 @@ void write_system_log(const std::string& text) {
     std::thread(std::move(write)).detach();
     written.wait_for(longest_wait);
   } catch (const std::system_error&) {
-    // There can be no thread; the script has the text on its stderr.
+    // The host cannot start a thread; the text was already sent to the script's stderr.
   }
 }
 
@@ -79,8 +79,8 @@ void detach_from_caller() {
     if (dup2(nothing.get(), fd) < 0) throw_errno("dup2");
   }
   for (const int fd : numbers_in("/proc/self/fd")) {
-    // dlock opens all its descriptors close-on-exec; the exec of dlock closed all others of that
-    // kind.
+    // dlock opens its own descriptors close-on-exec. Inherited ones cannot have that flag: the exec
+    // of dlock would have closed them.
     const bool is_the_callers = (fcntl(fd, F_GETFD) & FD_CLOEXEC) == 0;
     if (fd > STDERR_FILENO && is_the_callers) close(fd);
   }
@@ -108,7 +108,7 @@ bool WatchedProcess::send(int signal) const { return send_signal(pidfd_, signal)
 
 namespace {
 
-/// After the end of the script other processes may wait for the lock.
+/// How long releases are repeated after the script has ended: other clients may wait for the locks.
 constexpr milliseconds time_after_script{30'000};
 
 class AttachDaemonProcess {
@@ -126,10 +126,11 @@ class AttachDaemonProcess {
 
  private:
   bool take_over();
-  /// If it returns on trial, the locks are released.
+  /// Keeps the locks until the script ends or no lock is left. If keep() returns on trial, it has
+  /// released the locks.
   void keep();
   void end(milliseconds time);
-  /// False if the parent has ended without a commit.
+  /// Takes the parent's commit; returns false if the parent has ended instead.
   bool hear_parent();
   void tell_loss(const std::string& text);
   std::string stop_script(const std::string& name);
@@ -142,7 +143,8 @@ class AttachDaemonProcess {
   }
   bool on_trial() const { return static_cast<bool>(channel_); }
 
-  /// It is destroyed last: `dlock release` waits for that, and the store must be closed by then.
+  /// The first member, so destroyed last: `dlock release` waits for that, and the store must be
+  /// closed by then.
   std::optional<ReleaseSocket> socket_;
   StorePtr store_;
   const std::vector<Held>& held_;
@@ -162,8 +164,8 @@ void AttachDaemonProcess::run() {
     keep();
     if (on_trial()) say(daemon_lost);
   } catch (const std::exception& error) {
-    // The script may still run. Without a daemon its locks end with their leases, or with the
-    // script if they have none.
+    // The script may still run. Without a daemon, a lock with a lease expires, and a lock without
+    // one lasts until the script ends.
     if (on_trial()) return end(time_to_release);
     tell_loss(std::string("the attach daemon failed: ") + error.what());
     see_script_end();
@@ -207,7 +209,8 @@ void AttachDaemonProcess::keep() {
     if (on_trial() && readable(channel_.get()) && !hear_parent()) {
       return holds_->release(time_to_release);
     }
-    // Before look(), because a lock that a client is about to release is no loss.
+    // Serve clients before look(), which would otherwise report a lock as lost that a client is
+    // about to release.
     socket_->serve(*holds_);
     while (const auto loss = holds_->look()) {
       if (on_trial()) return end(time_to_release);
@@ -240,13 +243,13 @@ bool AttachDaemonProcess::hear_parent() {
 }
 
 void AttachDaemonProcess::tell_loss(const std::string& text) {
-  // The signal may end the script, so its name is read and its stderr opened before. Once it has
-  // ended, another process may have its pid.
+  // Read the script's name and open its stderr before the signal: the signal may end the script,
+  // and another process may then get its pid.
   const std::string name = command_name(script_.pid());
   const std::string path = "/proc/" + std::to_string(script_.pid()) + "/fd/2";
   constexpr int flags = O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
-  // The script's own descriptor, if the kernel gives it: it may be a socket, or a file in which the
-  // script's next words would overwrite what another descriptor has added.
+  // Duplicate the script's own descriptor if the kernel permits it. A socket cannot be opened by
+  // its path, and in a file the script's next output would overwrite what another descriptor wrote.
   Fd script_stderr(static_cast<int>(syscall(SYS_pidfd_getfd, script_.fd(), STDERR_FILENO, 0)));
   if (!script_stderr && !name.empty()) script_stderr = Fd(open(path.c_str(), flags));
   pollfd reader[] = {{script_stderr.get(), POLLOUT, 0}};
@@ -273,7 +276,7 @@ std::string AttachDaemonProcess::stop_script(const std::string& name) {
          human_duration(std::max(grace, milliseconds(0)));
 }
 
-/// Whether the script itself got it.
+/// Signals the script and its descendants; returns whether the script itself got the signal.
 bool AttachDaemonProcess::signal_script(int signal) {
   bool sent = false;
   tree_.signal(signal, [&](pid_t pid) {
@@ -290,14 +293,15 @@ void AttachDaemonProcess::kill_script() {
   tree_.await_end(later(BootClock::now(), time_to_release));
 }
 
-/// A script that was signalled must not run beside the next holder.
+/// Waits for the end of a signalled script, and kills it after its grace period, so that it does
+/// not run beside the next holder.
 void AttachDaemonProcess::see_script_end() {
   if (kill_at_ == never) return;
   tree_.await_end(kill_at_);
   kill_script();
 }
 
-/// The whole life of the forked child, which ends with the process.
+/// Runs the daemon in the forked child, and never returns.
 [[noreturn]] void run_attach_daemon(StorePtr store, const std::vector<Held>& held,
                                     const WatchedProcess& script, int loss_signal, Fd channel) {
   try {
@@ -351,7 +355,7 @@ bool AttachDaemon::commit() {
   const std::string word = daemon_commit;
   send(channel_.get(), word.data(), word.size(), MSG_NOSIGNAL);
   pollfd answer[] = {{channel_.get(), POLLIN, 0}};
-  // A daemon that is stopped reads the message when it is continued.
+  // A stopped daemon will read the commit when it is continued, so the locks are kept.
   if (poll_until(answer, later(BootClock::now(), time_to_answer)) == 0) return true;
   const std::string message = receive(channel_.get());
   if (message.empty()) ended_too_soon();

@@ -14,8 +14,8 @@
 
 namespace dlock {
 
-/// A process that is not dlock's. It is watched and signalled through a pidfd, because another
-/// process may get its pid later.
+/// A process that dlock did not start. dlock watches and signals it through a pidfd, because its
+/// pid may be reused.
 class WatchedProcess {
  public:
   /// Throws Error{usage} if its end cannot be watched or it may not be signalled: there is no such
@@ -24,7 +24,7 @@ class WatchedProcess {
 
   pid_t pid() const { return id_.pid; }
   const ProcessId& id() const { return id_; }
-  /// Readable once it has ended, reaped or not.
+  /// Readable once the process has ended, reaped or not.
   int fd() const { return pidfd_.get(); }
   bool ended() const { return readable(pidfd_.get()); }
   /// Returns false if the process has ended or now belongs to another user.
@@ -39,7 +39,7 @@ class WatchedProcess {
 inline constexpr milliseconds time_to_release{2000};
 
 /// The process that `acquire --attach` leaves behind, as seen by its parent. It keeps the locks
-/// until the script has ended or has released them, and sends the script a signal if one is lost.
+/// until the script has ended or has released them, and signals the script if a lock is lost.
 /// Until commit() it is on trial: if its parent ends, it releases the locks and ends too.
 class AttachDaemon {
  public:
@@ -49,11 +49,11 @@ class AttachDaemon {
                int loss_signal);
 
   enum class Start { keeps, lost, interrupted };
-  /// Waits until the daemon keeps the locks; `interrupted` when `cancel_fd` is readable. Throws the
-  /// daemon's Error if it failed; it has then released the locks.
+  /// Waits until the daemon keeps the locks; `interrupted` when `cancel_fd` is readable. If the
+  /// daemon failed, throws the daemon's Error; the locks are then released.
   Start await(int cancel_fd);
-  /// The parent calls it after it has printed the token. Returns false if a lock was lost or the
-  /// daemon already releases them. Throws Error{host_refused} if the daemon has ended.
+  /// The parent calls commit() after it has printed the token. Returns false if a lock was lost or
+  /// the daemon is releasing the locks. Throws Error{host_refused} if the daemon has ended.
   bool commit();
   /// Ends the daemon; returns when it has released the locks.
   void dismiss();

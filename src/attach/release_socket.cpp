@@ -37,8 +37,8 @@ struct Address {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&name); }
 };
 
-/// The address is in the abstract namespace, so it ends with the process. /proc/net/unix shows it
-/// to all users, so it reveals only half as many bits as are random in the token.
+/// The address is in the abstract namespace, so it disappears with the process. /proc/net/unix
+/// shows the address to all users, so it has only a 64-bit hash of the token's 128 random bits.
 Address address_of(const Token& token) {
   const std::string text = "dlock-" + std::to_string(fnv1a(token.text));
   Address address;

@@ -9,12 +9,12 @@
 
 namespace dlock {
 
-/// The socket on which `dlock release` tells the attach daemon that it is about to release a lock.
-/// It is a Unix socket without a file. Its name follows from the token and does not reveal it. A
-/// client must be the same user or root, and must show the token.
+/// The socket on which `dlock release` announces a release to the attach daemon, before it asks the
+/// engine. It is a Unix socket without a file. Its name is derived from the token but does not
+/// reveal the token. A client must run as the same user or root, and must send the token.
 class ReleaseSocket {
  public:
-  /// Throws Error{host_refused}.
+  /// Throws Error{host_refused} if the socket cannot be opened.
   explicit ReleaseSocket(Token token);
 
   /// When it is readable, and at open_by() at the latest, serve() must be called.
@@ -35,10 +35,11 @@ class ReleaseSocket {
 /// Whether an attach daemon in this network namespace keeps the locks of this token.
 bool is_attached(const Token& token);
 
-/// Announces one release to the attach daemon, if there is one, which would take it for a loss.
+/// Announces one release to the attach daemon, if there is one; otherwise the daemon would report
+/// the released lock as lost.
 class ReleaseNotice {
  public:
-  /// Waits until the daemon has noted the release, but not for a daemon that is stopped.
+  /// Waits until the daemon has noted the release; about two seconds at most, if it is stopped.
   ReleaseNotice(const Token& token, const LockKey& key);
   /// Tells the daemon the engine's answer to the release, or that it was not asked: a no. After a
   /// yes it returns when the daemon has dropped the key, and has ended if that was its last key. If

@@ -9,8 +9,8 @@ namespace dlock {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-/// The clock of every lease and deadline. CLOCK_BOOTTIME, because CLOCK_MONOTONIC (and with it
-/// std::chrono::steady_clock) stands still while the machine is suspended, and a lease does not.
+/// The clock of every lease and deadline. It reads CLOCK_BOOTTIME, because leases also expire while
+/// the machine is suspended; CLOCK_MONOTONIC (std::chrono::steady_clock) then stands still.
 struct BootClock {
   using rep = std::int64_t;
   using period = std::nano;
@@ -36,7 +36,7 @@ milliseconds passed_since(Deadline then);
 /// The wall clock, used for display and for fences, never for deadlines.
 using WallTime = std::chrono::sys_time<microseconds>;
 WallTime wall_now();
-/// The time that the wall clock, as it is set now, showed at `then`.
+/// The wall-clock time of `then`, by the clock's present setting.
 WallTime wall_at(Deadline then);
 
 /// `2026-01-02T03:04:05.678Z`.

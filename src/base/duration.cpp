@@ -15,7 +15,7 @@ struct Unit {
   double ms;
 };
 
-/// Largest first, because `1h30m` names each unit at most once and in this order.
+/// A duration such as `1h30m` names each unit at most once, and in this order.
 constexpr Unit units[] = {
     {"d", 86'400'000}, {"h", 3'600'000}, {"m", 60'000}, {"s", 1'000}, {"ms", 1}};
 

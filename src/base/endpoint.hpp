@@ -13,23 +13,23 @@
 
 namespace dlock {
 
-/// Redis accepts no longer one from a client that has not logged in.
+/// The longest string, in bytes, that Redis accepts from a client that has not logged in.
 inline constexpr std::size_t longest_password = 16384;
 
 /// A password that each login reads anew, so that a running client gets a rotated one. Copies share
-/// the password that was read last. Any thread may use one.
+/// the password that was read last. Several threads may use a Password at once.
 class Password {
  public:
   Password(std::string text);
   Password(const char* text) : Password(std::string(text)) {}
   /// Returns the current password, or throws Error.
   using Read = std::function<std::string(const CallOptions&)>;
-  /// Reads the password once at first.
+  /// Calls `read` at once, and throws its Error if that fails.
   explicit Password(Read read);
 
   /// The password for a login now. Throws Error{unavailable} if it cannot be read; the next login
   /// then uses the last one, which may still be valid. Logins that follow within the time that
-  /// reading took share the password, because those at several servers come together.
+  /// reading took share the password, because a client may log in to several servers at once.
   std::string text(const CallOptions& call_options) const;
   bool operator==(const Password& other) const;
 
@@ -50,8 +50,8 @@ class Password {
 struct TlsSettings {
   std::string ca;           ///< PEM file, or directory of hashed files; empty: the system's
   std::string certificate;  ///< PEM file with the client's own chain; empty: none
-  std::string key;          ///< PEM file with its key
-  std::string server_name;  ///< the name that the server must prove, instead of its host
+  std::string key;          ///< PEM file with the private key of `certificate`
+  std::string server_name;  ///< the name that the server must prove, instead of the URL's host
   bool operator==(const TlsSettings&) const = default;
 };
 

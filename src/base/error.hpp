@@ -9,10 +9,10 @@ namespace dlock {
 /// listed.
 enum class ExitCode : int {
   ok = 0,
-  all_free = 1,      ///< inspect -q
+  all_free = 1,      ///< inspect -q: no key is held
   usage = 64,        ///< command line or environment
   wrong_data = 65,   ///< the key holds data that is not a lock
-  unavailable = 69,  ///< server not reached, or reached but unable
+  unavailable = 69,  ///< server not reached, or unable to carry out the request
   bug = 70,
   host_refused = 71,  ///< this host: process, memory, directory, disk, stdout
   not_acquired = 75,
@@ -38,8 +38,8 @@ enum class ErrorKind {
   interrupted,  ///< `cancel_fd` became readable; main never sees it
 };
 
-/// The fault of a server, as precisely as its reply, the TLS session or the resolver tells it; the
-/// advice of `doctor` depends on it.
+/// The fault of a server, as far as the server's reply, the TLS session or the resolver tells it;
+/// `doctor` chooses its advice by the cause.
 enum class Cause {
   none,
   // The server replied with an error:
@@ -73,18 +73,18 @@ enum class Cause {
 /// Whether the server was reached and replied with an error.
 constexpr bool is_reply(Cause cause) { return cause > Cause::none && cause <= Cause::other_reply; }
 
-/// Whether the server is well, and only has no time or room for this client yet.
+/// Whether the server works, but has no time or no room for this client yet.
 constexpr bool says_later(Cause cause) {
   return cause == Cause::busy || cause == Cause::loading || cause == Cause::too_many_clients;
 }
 
-/// Whether another password may pass: one that is rotated changes on the server and in a client's
-/// file at different moments.
+/// Whether the server refused the login because of its password. A later login may succeed: a
+/// rotated password changes on the server and in a client's file at different moments.
 constexpr bool is_refused_login(Cause cause) {
   return cause == Cause::password_missing || cause == Cause::password_wrong;
 }
 
-/// A failure as a fact, for those that report it instead of throwing it.
+/// A failure that a function returns instead of throwing it as an Error.
 struct Fault {
   std::string text{};  ///< for people; empty: nothing is wrong
   Cause cause = Cause::none;

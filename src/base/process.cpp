@@ -55,8 +55,8 @@ std::string text_of(const Fd& file) {
 
 bool is_gone(int error) { return error == ENOENT || error == ESRCH; }
 
-/// Whether /proc lists processes by the pids of this process's namespace. It does not if it is
-/// missing or belongs to another pid namespace, as in a container that mounts the host's /proc.
+/// Whether /proc exists and lists processes by the pids of this process's namespace. In a container
+/// that mounts the host's /proc, for example, it belongs to another pid namespace.
 bool proc_is_ours() {
   static const bool ours = [] {
     char digits[24] = {};
@@ -107,7 +107,7 @@ std::string command_name(pid_t pid) {
   return name;
 }
 
-/// The kernel lists a child under the thread that forked it.
+/// Reads the lists of all threads: the kernel lists a child under the thread that forked it.
 std::optional<std::vector<pid_t>> children_of(pid_t pid) {
   if (!proc_is_ours()) return std::nullopt;
   std::vector<pid_t> children;
@@ -128,7 +128,8 @@ std::optional<std::vector<pid_t>> children_of(pid_t pid) {
     }
   });
   failed = failed || (!listed && !is_gone(errno));
-  // Without /proc, or with a kernel that lists no children, an existing process looks ended.
+  // Ask kill(2), too: without /proc, or with a kernel that lists no children, every process seems
+  // to be gone.
   const bool gone = !read_one && kill(pid, 0) != 0 && errno == ESRCH;
   if (failed || (!read_one && !gone)) return std::nullopt;
   return children;

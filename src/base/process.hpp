@@ -35,8 +35,8 @@ std::optional<ProcessStat> stat_of(pid_t pid);
 /// would return nothing.
 std::string command_name(pid_t pid);
 
-/// The process name of an attach daemon. ps(1) shows it, and a dlock that started the daemon's
-/// script recognises by it that the daemon does not belong to its command.
+/// The name, in ps(1), of an attach daemon or a process that reads passwords. A dlock whose command
+/// has started such a process does not count processes of this name among the command's.
 constexpr char keeper_name[] = "dlock-keeper";
 
 /// Returns the children, zombies included; none if the process does not exist. Returns nothing if

@@ -54,8 +54,8 @@ SideProcess::~SideProcess() {
 SideCaller::SideCaller(const char* name, int channel) {
   setpgid(0, 0);
   prctl(PR_SET_NAME, name);
-  // This process outlives a signal to the whole service or session (systemd's SIGTERM), because it
-  // still has to report dlock's end, and a closed stderr.
+  // This process must survive a signal to the whole service or session (systemd's SIGTERM), because
+  // it still has to report dlock's end. SIGPIPE comes from a closed stderr.
   for (std::size_t i = 0; i < std::size(outlived); ++i) {
     struct sigaction ignored {};
     ignored.sa_handler = SIG_IGN;
@@ -113,8 +113,8 @@ std::optional<int> SideCaller::call(const std::string& command, std::chrono::sec
   return ended ? std::optional(status) : std::nullopt;
 }
 
-/// Whether the call ended in time. `end` is not open before Linux 5.3, or if a sandbox refuses
-/// pidfd_open(2).
+/// Whether the call ended in time. If `end` is not open (before Linux 5.3, or if a sandbox refuses
+/// pidfd_open(2)), this function looks every few milliseconds.
 bool SideCaller::await(pid_t pid, const Fd& end, std::chrono::seconds longest) {
   constexpr milliseconds look_again{20};
   const Deadline by = later(BootClock::now(), longest);

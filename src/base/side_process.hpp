@@ -13,8 +13,8 @@
 
 namespace dlock {
 
-/// The code of the side process: runs commands by /bin/sh, each in its own process group and with
-/// the signals that dlock inherited. Of dlock's descriptors the process keeps only stderr.
+/// The code that runs in the side process. It runs commands with /bin/sh, each in its own process
+/// group and with the signal dispositions that dlock inherited. It keeps only dlock's stderr open.
 class SideCaller {
  public:
   /// The limit for all calls that are left when dlock wants to exit.
@@ -24,8 +24,8 @@ class SideCaller {
   /// The next message on the channel; nothing once dlock has closed its end.
   std::optional<std::string> next() const;
   void reply(const std::string& message) const;
-  /// Runs `command` after `prepare`. Returns its status as waitpid(2) does; nothing if it took
-  /// longer than `longest`, and was killed.
+  /// Runs `prepare` and then `command` in a new process. Returns its status as waitpid(2) reports
+  /// it, or nothing if the command took longer than `longest` and was killed.
   std::optional<int> call(const std::string& command, std::chrono::seconds longest,
                           const std::function<void()>& prepare);
 
@@ -41,15 +41,15 @@ class SideCaller {
   struct sigaction chld_on_entry_ {};
 };
 
-/// dlock's side of the process. Neither the lock nor COMMAND waits for its calls, and processes
-/// that they leave behind do not count among COMMAND's.
+/// dlock's side of the process. Neither the lock nor COMMAND waits for the commands that the
+/// process runs, and processes that these commands leave behind do not count among COMMAND's.
 class SideProcess {
  public:
   /// Starts the process, which runs `work` under the name `name` in ps(1). Call this before dlock
   /// opens a descriptor that must be closed, starts a thread or blocks a signal, and before
   /// ProcessTree, so that the process does not count among COMMAND's.
   SideProcess(const char* name, const std::function<void(SideCaller&)>& work);
-  /// Lets the process end after its calls. One without calls ends at once and leaves no zombie.
+  /// Lets the process end after its calls. If it has no calls, it ends at once, without a zombie.
   ~SideProcess();
   SideProcess(const SideProcess&) = delete;
   SideProcess& operator=(const SideProcess&) = delete;

@@ -19,8 +19,8 @@ void append_hex(std::string& out, const char* lead, unsigned byte) {
   out += digits[byte & 15];
 }
 
-/// Indexed by byte: true if percent-encoding leaves the byte as it is. A table, because a list of
-/// locks has thousands of fields and every byte is looked up.
+/// Indexed by byte: true if percent-encoding leaves the byte as it is. The table saves time: a list
+/// of locks has thousands of fields, and every byte is looked up.
 constexpr auto plain_bytes = [] {
   std::array<bool, 256> plain{};
   for (unsigned byte = 0x21; byte < plain.size(); ++byte) plain[byte] = byte != 0x7F;

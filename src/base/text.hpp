@@ -34,15 +34,15 @@ bool shows_as_itself(std::uint32_t code_point);
 /// Whether `text` is UTF-8 throughout: no overlong forms, surrogates or values above U+10FFFF.
 bool is_utf8(std::string_view text);
 
-/// Returns `text` with every byte of `special`, every byte up to blank, DEL and '%' as `%NN`.
+/// Returns `text` with every byte of `special`, every byte up to 0x20, DEL and '%' as `%NN`.
 std::string percent_encoded(std::string_view text, std::string_view special = "");
 void append_percent_encoded(std::string& out, std::string_view text, std::string_view special = "");
 
 /// Reverses percent_encoded(); a '%' without two hex digits after it stays.
 std::string percent_decoded(std::string_view text);
 
-/// Removes the front of `text` up to and including the first `separator`, and returns it without
-/// the separator; takes all of `text` if there is none. Splits text into lines, words and fields.
+/// Removes the front of `text` up to and including the first `separator`, and returns the front
+/// without the separator. Without a separator it takes all of `text`.
 inline std::string_view take_until(std::string_view& text, char separator) {
   const auto piece = text.substr(0, text.find(separator));
   text.remove_prefix(std::min(text.size(), piece.size() + 1));
@@ -67,8 +67,8 @@ std::string joined(const List& list, std::string_view separator) {
   return joined(list, separator, [](const std::string& each) { return each; });
 }
 
-/// Whether all of `text` matches one of `globs` by the rules of fnmatch(3), as keys do in `inspect`
-/// and `release --force`.
+/// Whether the whole `text` matches one of `globs` by the rules of fnmatch(3). `inspect` and
+/// `release --force` match keys by this function.
 bool matches_any(const std::string& text, const std::vector<std::string>& globs);
 
 /// FNV-1a, 64 bit (http://www.isthe.com/chongo/tech/comp/fnv/); used to detect torn writes and to

@@ -27,7 +27,7 @@ class Event {
   Fd fd_;
 };
 
-/// One fd that is readable while any of several is; negative fds are ignored.
+/// An fd that is readable while any of several fds is readable; negative fds are ignored.
 class AnyOf {
  public:
   explicit AnyOf(std::span<const int> fds);
@@ -42,7 +42,7 @@ class AnyOf {
 /// not end the wait.
 int poll_until(std::span<pollfd> fds, Deadline deadline);
 
-/// Sleeps until `deadline`, or until `cancel_fd` becomes readable; then it returns true.
+/// Sleeps until `deadline`; returns true early if `cancel_fd` becomes readable.
 bool sleep_until(Deadline deadline, int cancel_fd);
 
 /// Whether `fd` can be read now; a negative one never can.
@@ -63,7 +63,7 @@ inline CallOptions at_most(milliseconds span, const CallOptions& call_options) {
 }
 
 /// The options for one of `tries` attempts that are left. Each gets an equal share of the time, so
-/// that one that never answers leaves time for the others.
+/// that an address that never answers leaves time for the others.
 inline CallOptions share_of(const CallOptions& call_options, std::size_t tries) {
   if (call_options.deadline == never) return {never, call_options.cancel_fd};
   return at_most(left_until(call_options.deadline) / static_cast<int>(tries), call_options);

@@ -16,7 +16,7 @@ namespace dlock {
 /// Names one state of a record; two states of one name never share a version. 0: no such record.
 using Version = std::int64_t;
 
-/// The clients, or the entries of a record, that the engine sees live. Each has an id.
+/// The clients, or the entries of a record, that the engine knows to be alive. Each has an id.
 struct Lives {
   enum class Of {
     connections,  ///< of clients: a waiter leaves the queue with its connection
@@ -24,7 +24,7 @@ struct Lives {
     entries,      ///< an entry lasts as long as its life, whatever the clock says
   };
   Of of = Of::connections;
-  std::map<std::string, std::int64_t> ids{};  ///< each with its lease; 0: it has none
+  std::map<std::string, std::int64_t> ids{};  ///< each with its lease; 0: no lease
   bool contains(const std::string& id) const { return ids.contains(id); }
 };
 
@@ -47,11 +47,11 @@ struct EngineLease {
   Deadline sent{};         ///< before the request that granted it or last renewed it
 };
 
-/// How others see that a client with an entry in a record lives.
+/// The signs by which other clients see that a client with an entry in a record is alive.
 struct OwnLife {
   bool waits = false;  ///< the client is about to sleep in the queue, and needs messages
-  /// For the entry: where messages reach the client, and after the last dot the id of its life.
-  /// Empty: others cannot see it.
+  /// Written into the entry: where messages reach the client, and after the last dot the id of its
+  /// life. Empty: others cannot see whether the client is alive.
   std::string address{};
   EngineLease lease{};  ///< of an engine with CasLeases
 };
@@ -72,7 +72,8 @@ struct Update {
   std::map<std::string, std::int64_t> begun{};
   /// The lives that end with the write. Their watchers wake.
   std::vector<std::string> ended{};
-  /// No client needs the record, and the engine's next revision is a larger fence than its last.
+  /// No client needs the record: it has no entries, and the engine's next revision is a larger
+  /// fence than the record's last one.
   bool forgettable = false;
   /// With CasLeases, the record gets a lease of this length; nothing: its lease stays as it is.
   std::optional<milliseconds> lasts{};
@@ -92,16 +93,16 @@ struct RecordPage {
 /// The events for which a sleeping client waits.
 struct RecordWatch {
   struct Other {
-    std::string life;       ///< its address, or, with Lives::Of::entries, the life
+    std::string life;       ///< the other's address, or, with Lives::Of::entries, its life
     bool only_end = false;  ///< wake when it ends, but not for a message to it
     bool operator==(const Other&) const = default;
   };
   std::string record;
   std::string own{};            ///< where the client gets messages; empty: it watches the record
   std::vector<Other> others{};  ///< lives whose end or message wakes the client
-  std::int64_t after = 0;       ///< the revision of the last read; then that of what it woke for
-  /// When to return for a read of the record: a client that gets no messages, and one that only
-  /// watches the end of another life.
+  std::int64_t after = 0;       ///< the revision of the last read, or of a later wake-up
+  /// When watch() returns so that the client reads the record: `poll` is for a client that gets no
+  /// messages, `look` for one that only watches the end of another life.
   Deadline poll{};
   Deadline look = never;
 };
@@ -120,7 +121,7 @@ class CasLeases {
   /// Ends leases and everything that is attached to them.
   virtual void revoke(const std::vector<std::int64_t>& leases, const CallOptions& call_options) = 0;
 
-  /// The length of a lease and the time left of it; 0: it has expired.
+  /// The length of a lease and its remaining time; 0: the lease has expired.
   struct Left {
     milliseconds length{0};
     milliseconds left{0};
@@ -136,9 +137,9 @@ class CasBackend {
  public:
   virtual ~CasBackend() = default;
 
-  /// Reads a record. Others see `own` live from before the read on, if the engine can show it: this
-  /// sets its address, or renews its lease. A lease without an id is granted, if it is known how
-  /// long.
+  /// Reads a record. If the engine can show it, others see `own` alive from before the read on: the
+  /// call sets the address of `own`, or renews its lease. A lease without an id is granted if its
+  /// length is known.
   virtual Snapshot read(const std::string& name, OwnLife* own, const CallOptions& call_options) = 0;
 
   /// Replaces the version in `over`. Returns the new version, or, if the record had changed, the
@@ -147,7 +148,7 @@ class CasBackend {
                                                 const Update& update,
                                                 const CallOptions& call_options) = 0;
 
-  /// Returns records whose names begin with `prefix` and come after `after`, some hundred at most.
+  /// Returns records whose names begin with `prefix` and come after `after`, a few hundred at most.
   virtual RecordPage list(const std::string& prefix, const std::string& after,
                           const CallOptions& call_options) = 0;
 
@@ -158,19 +159,19 @@ class CasBackend {
   virtual void sweep(const std::string& prefix, const std::string& after,
                      const CallOptions& call_options) = 0;
 
-  /// Returns the next message, or `changed` if the record or a watched life has, `due` when it is
-  /// time for a read or `until` has come, or `interrupted`. Throws Error{unavailable} if messages
-  /// no longer reach the client.
+  /// Returns the next message, `changed` if the record or a watched life has changed, `due` at the
+  /// time for a read or at `until`, or `interrupted`. Throws Error{unavailable} if messages no
+  /// longer reach the client.
   virtual std::variant<std::string, Wake::Reason> watch(RecordWatch& watch, Deadline until,
                                                         int cancel_fd) = 0;
 
-  /// Whether a holder keeps its connection between renewals; `awaited`: it has waiters.
+  /// Whether a holder keeps its connection between renewals; `awaited`: others wait for its lock.
   virtual bool stays_connected(bool awaited) const {
     (void)awaited;
     return false;
   }
 
-  /// Null if the engine has a clock.
+  /// The leases of the engine; null if it has a clock instead.
   virtual CasLeases* leases() { return nullptr; }
 
   /// The largest size of an Update's text, in bytes, that the engine accepts.

@@ -66,7 +66,7 @@ void CasStore::date_by_leases(OpenRecord& record, const Snapshot& seen,
   if (leases.empty()) return;
   const auto left = leases_->left_of(leases, call_options);
   for (std::size_t i = 0; i < holds.size(); ++i) {
-    // A lease that has expired since the record was read counts for a moment more, as it did then.
+    // A lease that expired after the record was read still counts, as it did at the read.
     holds[i]->lease = std::max(left[i].length, milliseconds(1));
     const auto passed = left[i].length - std::max(left[i].left, milliseconds(1));
     holds[i]->at = record.now.lease_clock - std::max(passed, milliseconds(0));

@@ -10,7 +10,7 @@
 namespace dlock {
 namespace {
 
-/// Arrivals are kept this long after their latch has ended.
+/// Arrivals are kept this long after their latch has expired.
 constexpr std::chrono::hours arrival_memory{24 * 30};
 constexpr milliseconds poll_pause_at_a_latch{1000};
 constexpr std::string_view arrival_text = "dlock-arrival 1\n";

@@ -8,7 +8,7 @@
 #include "base/wait.hpp"
 #include "cas/cas_store.hpp"
 
-// How others see that a client of this store lives, and how it waits for the end of other lives.
+// How other clients see that this client is alive, and how it waits for the end of other lives.
 
 namespace dlock {
 namespace {
@@ -31,14 +31,14 @@ constexpr milliseconds first_pause_of_poll{20};
 constexpr std::ptrdiff_t few = 4;
 constexpr milliseconds longest_pause_of_few{500};
 constexpr milliseconds pause_of_others{2000};
-/// The pause is this fraction of the time waited so far.
+/// The pause is the time waited so far, divided by this.
 constexpr int part_of_wait = 20;
 /// A read may last this long beyond the end of the sleep: a silent server must not prolong a wait.
 constexpr milliseconds time_for_last_look{200};
 constexpr milliseconds longest_look{5000};
-/// A client that only watches the end of another life reads the record after this time if it is one
-/// of the first two: an evicted holder ends only when it learns of the eviction, a waiter that is
-/// granted the lock may never confirm it, and half of the short lease of a hand-over must be left.
+/// The first two waiters read the record after this time even if they watch another life, because
+/// that life may last: an evicted holder may not know of its eviction yet, and a waiter may never
+/// confirm its grant. Half of the short lease of a hand-over must be left at the read.
 constexpr milliseconds longest_watch_of_first{2500};
 constexpr int part_of_ttl = 3;
 
@@ -66,8 +66,8 @@ CasStore::~CasStore() {
   revoke_spare(nullptr, {later(BootClock::now(), courtesy), -1});
 }
 
-/// Returns the record that the change starts from. If another store that renews the same hold has
-/// attached its life to a lease of its own, this store renews that lease.
+/// Returns the record that the change starts from. If another store renews the same hold and has
+/// attached the hold's life to another lease, this store renews that lease.
 Snapshot CasStore::first_read(const Change& how, const std::string& name) {
   constexpr int most_leases = 4;
   if (how.over) return *how.over;
@@ -79,7 +79,7 @@ Snapshot CasStore::first_read(const Change& how, const std::string& name) {
     const auto life = seen.lives->ids.find(life_name(how.self));
     if (life == seen.lives->ids.end()) return seen;
     if (life->second == before || tries == most_leases) {
-      // The read may have been done before the lease ended.
+      // The life's lease has expired, but the read may have been done before.
       seen.lives->ids.erase(life);
       return seen;
     }
@@ -110,7 +110,7 @@ void CasStore::take_lease(OwnEntry& own, const EngineLease& granted) {
   own.lease = granted;
 }
 
-/// Attaches the own entry, if it is still there after the change, to a lease of the right length.
+/// Attaches the client's entry, if the change has not removed it, to a lease of the right length.
 void CasStore::keep_lease(OpenRecord& record, const Snapshot& seen, const Change& how,
                           Update& update) {
   OwnEntry& own = *how.own;
@@ -119,7 +119,7 @@ void CasStore::keep_lease(OpenRecord& record, const Snapshot& seen, const Change
   const bool waits = waiter != record.table.queue.end();
   const bool holds = hold != nullptr && hold->inside();
   if (!holds && !waits) return;
-  // From a try that lost the race; nobody renews it while this client waits.
+  // This lease is from a write that lost the race; nobody renews it while this client waits.
   if (waits && own.min_hold.id != 0) spare_.push_back(std::exchange(own.min_hold.id, 0));
   auto wanted = waits ? std::min(waiter->ttl, longest_lease_of_a_waiter) : hold->ttl;
   if (!waits && hold->flag == Flag::held) wanted = hold->lease;
@@ -133,7 +133,8 @@ void CasStore::keep_lease(OpenRecord& record, const Snapshot& seen, const Change
                 [&](const Wakeup& wakeup) { return update.begun.contains(wakeup.to); });
 }
 
-/// Begins the min-hold of the own hold at its first confirmation, or at a release before that.
+/// Begins the min-hold of the client's hold when the hold is first confirmed, or at an earlier
+/// release.
 void CasStore::begin_min_hold(OpenRecord& record, const Snapshot& seen, const Change& how,
                               Update& update) {
   const HoldEntry* hold = record.table.find_hold(how.self);
@@ -153,8 +154,8 @@ Lease CasStore::lease_from(const Snapshot& seen, milliseconds length, const OwnL
 
 /// Forgets an entry that has ended, and revokes its leases: the one that this store began, and the
 /// one that the life is attached to. An `evicted` entry keeps them, because its life reports the
-/// eviction. After that, a request that is still under way cannot attach the own life; if there may
-/// be one, this waits for the revocation.
+/// eviction. A request that is still under way cannot attach a life to a revoked lease; if such a
+/// request is possible (`for_certain`), this function waits for the revocation.
 void CasStore::end_life(const Asked& asked, std::int64_t attached, LifeEnd why,
                         const CallOptions& call_options) {
   const auto own = entries_.find(asked);
@@ -182,7 +183,7 @@ void CasStore::revoke_spare(OwnEntry* own, const CallOptions& call_options) {
 }
 
 /// Sleeps in the queue until a message, the end of another life, or a look at the record says that
-/// it is time to ask again. Renews the own lease during that time.
+/// it is time to ask again. Renews the client's lease meanwhile.
 Wake CasStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
   const auto own = entries_.find({claim.key, claim.token});
   if (own == entries_.end()) return {};
@@ -212,9 +213,9 @@ Wake CasStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
   }
 }
 
-/// Returns the lives whose end grants the claim or brings it nearer. A waiter for an exclusive lock
-/// watches the waiter before it. The first waiter, and waiters for other locks, watch the holders,
-/// too.
+/// Returns the lives whose end grants the claim or brings its grant nearer. If the waiter before it
+/// asks for the exclusive lock, the claim's client watches only that waiter. Otherwise it watches
+/// the holders and some waiters before it.
 RecordWatch CasStore::watch_for(const Claim& claim, Deadline until) const {
   const Snapshot& seen = last_answer_;
   OpenRecord record = open(claim.key, claim.token, seen);
@@ -253,8 +254,8 @@ RecordWatch CasStore::watch_for(const Claim& claim, Deadline until) const {
   return watch;
 }
 
-/// Reads the record for a client without messages. Returns the wake-up if it shows that the waiter
-/// must wake before `until`.
+/// Reads the record for a client without messages. Returns the wake-up if the record shows that the
+/// waiter must wake before `until`.
 std::optional<Wake> CasStore::look(const Claim& claim, Deadline until, int cancel_fd) {
   const Deadline longest = later(BootClock::now(), longest_look);
   try {
@@ -311,7 +312,7 @@ Wake CasStore::granted_by_life(const Claim& claim, Fence fence) const {
   const auto own = entries_.find({claim.key, claim.token});
   if (own == entries_.end()) return wake;
   const Lease lease = lease_from({}, milliseconds(0), own->second);
-  // If the message is older, another client may hold the lock; a renewal will tell.
+  // If the message is old, another client may hold the lock by now; only a renewal can tell.
   const bool is_fresh = lease.valid_until - BootClock::now() >= lease.length / renewals_of_a_life;
   if (is_fresh) wake.grant = Grant{fence, lease, false};
   return wake;

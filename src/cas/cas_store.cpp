@@ -49,7 +49,7 @@ OpenRecord CasStore::open(const LockKey& key, const Token& self, const Snapshot&
 /// Refuses a client that is new to a record which is nearly full. Renewals and hand-overs make the
 /// record longer, too, and a holder must not lose its lease because others wait. Waiters have half
 /// of the room: a grant to all of them writes a message for each. New holders have three quarters,
-/// so that a holder enters again while the queue is full.
+/// so that a holder can re-enter while the queue is full.
 void CasStore::check_room(const OpenRecord& record, const LockKey& key, std::size_t bytes) const {
   const std::size_t room = backend_->largest_record() / 4 * record.quarters_allowed();
   if (bytes <= room) return;
@@ -77,9 +77,9 @@ Snapshot CasStore::change(const Change& how, const Try& attempt) {
 
 Snapshot CasStore::rewrite(const std::string& name, Snapshot seen, const CallOptions& call_options,
                            const Make& make, OwnLife* own, bool joins) {
-  // Random, so that the tries of clients do not meet. The span grows with the number of holders,
-  // which confirm and release at the same time. A client that joins the queue leaves time for the
-  // other waiters, too, so that a crowd of them does not keep the holder from renewing.
+  // The pauses are random, so that clients do not write at the same moment. Their range grows with
+  // the number of holders, which confirm and release together. For a client that joins the queue,
+  // waiters count, too, so that a crowd of waiters does not prevent the holder's renewals.
   constexpr milliseconds least{64}, longest{4096};
   const int confirm = crowd_in(seen.text).unconfirmed - 1;
   Backoff pauses(std::max(milliseconds(1), turn * confirm), longest);
@@ -106,7 +106,7 @@ Snapshot CasStore::rewrite(const std::string& name, Snapshot seen, const CallOpt
       seen = read(name, call_options);
     } catch (const Error& error) {
       const bool in_time = BootClock::now() < call_options.deadline;
-      // The server has answered, and lets others write.
+      // The server answered an earlier request, so it is busy with other clients, not unreachable.
       if (raced && !in_time && error.kind() == ErrorKind::unavailable) {
         throw_overtaken(backend_->name());
       }
@@ -120,7 +120,8 @@ Snapshot CasStore::rewrite(const std::string& name, Snapshot seen, const CallOpt
   }
 }
 
-/// The sharers that waited with this client were granted the lock with it, and write now, too.
+/// Pauses, because the sharers that waited with this client were granted the lock together with it,
+/// and write now, too.
 void CasStore::await_turn(const Claim& claim, const CallOptions& call_options) const {
   const Crowd crowd = crowd_in(last_answer_.text);
   if (claim.limit.owners == 1 || crowd.sharers < 2) return;
@@ -146,7 +147,8 @@ Answer CasStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& 
     } else {
       const auto& refused = std::get<Refused>(outcome);
       Refusal refusal = refusal_from(refused, holders_from(refused.holds, record.now));
-      // A connection loses no messages while it is open, and polling reads the record itself.
+      // Waiters near the head need not ask often: an open connection loses no messages, and a
+      // waiter without messages polls the record.
       refusal.longest_sleep_near_head = milliseconds::max();
       answer = std::move(refusal);
     }
@@ -199,7 +201,7 @@ Renewed CasStore::renew(const Claim& claim, const RenewalOptions& terms,
     seen = change({claim.key, claim.token, call_options, &own}, renew_in);
   } catch (const Error& error) {
     // The lease of the hold was renewed together with the read. Only the write failed, because the
-    // engine is full, or because each write of a crowd that joins came first.
+    // engine is full, or because clients that join the queue wrote first each time.
     const bool is_renewed = own.lease.id != 0 && held_before && attached == own.lease.id;
     const bool is_of_the_write =
         error.cause() == Cause::out_of_memory || error.cause() == Cause::busy;
@@ -230,10 +232,12 @@ std::optional<Snapshot> CasStore::last_written(const Claim& claim, ReleaseMode m
   const auto known = own_.find(claim.key);
   if (known == own_.end()) return std::nullopt;
   Snapshot over = known->second;
-  // Only a read, or a write to a life that has ended, shows whether the waiters still live.
+  // Without CasLeases only a read shows which waiters are still alive. With them, the write of a
+  // message to a waiter fails if the waiter's life has ended.
   if (has_waiters(over) && !leases_) return std::nullopt;
-  // The clock was read later than `sent`, by a round trip or by a server that stood still: it may
-  // seem to be later than it is, and another's lease over, or the own --min-hold.
+  // The engine read its clock some time after `sent`, much later if the server stood still. So the
+  // estimate may be ahead of the engine's clock, and another holder's lease or this client's
+  // --min-hold would seem to be over.
   if (crowd_in(over.text).holders > 1) return std::nullopt;
   const bool min_hold_counts = claim.floor > milliseconds(0) && mode != ReleaseMode::ignore_floor;
   if (min_hold_counts && !leases_) return std::nullopt;

@@ -37,8 +37,8 @@ class CasStore final : public Store, public FenceRegister, public Latches {
   std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
                             const CallOptions& call_options) override;
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
-  /// Closes the connection, because both sides of a fork would write to it. While the holder rests,
-  /// it stays open if the engine or the waiters see by it that the client lives.
+  /// Closes the connection, because both sides of a fork would write to it. For a rest, the
+  /// connection stays open if it shows the engine or the waiters that the client is alive.
   void suspend(Suspension why) override;
   std::string name() const override { return backend_->name(); }
 
@@ -54,7 +54,7 @@ class CasStore final : public Store, public FenceRegister, public Latches {
 
  private:
   using Asked = std::pair<LockKey, Token>;
-  /// The own entry of this store in a record, as far as it knows.
+  /// This store's own entry in a record, as far as the store knows it.
   struct OwnEntry : OwnLife {
     bool unanswered = false;    ///< the write of an acquire may still be done
     std::int64_t replaced = 0;  ///< the previous lease; the life may still be attached to it
@@ -65,7 +65,7 @@ class CasStore final : public Store, public FenceRegister, public Latches {
     const LockKey& key;
     const Token& self;
     CallOptions call_options;
-    OwnEntry* own = nullptr;         ///< of `self`: seen live from before the first read on
+    OwnEntry* own = nullptr;         ///< of `self`: others see it from before the first read on
     std::optional<Snapshot> over{};  ///< begin with this instead of a read
     std::string departs{};  ///< the life of a client that gives up its hold or its position
     bool joins = false;     ///< the client joins the queue
@@ -79,7 +79,7 @@ class CasStore final : public Store, public FenceRegister, public Latches {
   /// Tries until a write succeeds, or none is needed. Returns the record after that, with the clock
   /// and `sent` of the last read.
   Snapshot change(const Change& how, const Try& attempt);
-  /// Does so with any record, beginning from `seen`.
+  /// Like change(), but for any record, and beginning with `seen`.
   Snapshot rewrite(const std::string& name, Snapshot seen, const CallOptions& call_options,
                    const Make& make, OwnLife* own = nullptr, bool joins = false);
   Snapshot read(const std::string& name, const CallOptions& call_options) const;
@@ -99,7 +99,8 @@ class CasStore final : public Store, public FenceRegister, public Latches {
   void keep_lease(OpenRecord& record, const Snapshot& seen, const Change& how, Update& update);
   void begin_min_hold(OpenRecord& record, const Snapshot& seen, const Change& how, Update& update);
   void take_lease(OwnEntry& own, const EngineLease& granted);
-  /// The lease of a grant: by the engine's clock in `seen`, or by the lease of its life.
+  /// The lease of a grant: it counts from the request of `seen`; with CasLeases, it is the lease of
+  /// `own`.
   Lease lease_from(const Snapshot& seen, milliseconds length, const OwnLife& own) const;
   enum class LifeEnd { gone, for_certain, evicted };
   void end_life(const Asked& asked, std::int64_t attached, LifeEnd why,

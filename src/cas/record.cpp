@@ -86,7 +86,7 @@ OpenRecord::OpenRecord(const LockKey& key, const Token& self, const Snapshot& se
   before_ = table;
 }
 
-/// The id by which others see that an entry lives.
+/// The id of the life that shows others that an entry's client is alive.
 std::string OpenRecord::life_of(const Token& token, const HolderIdentity& backing) const {
   return entries_live() ? life_name(token) : life_in(backing.mailbox);
 }
@@ -213,15 +213,15 @@ Update OpenRecord::update() const {
   }
   if (!entries_live()) return update;
   update.ended = lives_without_entry();
-  // The end of its life wakes a waiter, too, and a life that has ended takes no messages.
+  // The end of a waiter's life wakes the waiter, too, and a life that has ended takes no messages.
   std::erase_if(update.wakeups, [&](const Wakeup& wakeup) {
     return std::find(update.ended.begin(), update.ended.end(), wakeup.to) != update.ended.end();
   });
   return update;
 }
 
-/// With a message to send, the lives of former holds stay until their leases expire: a waiter that
-/// is handed the lock also watches the holder's life, and should get the message first.
+/// If there is a message to send, the lives of former holds stay until their leases expire: the
+/// waiter that gets the lock also watches the holder's life, and should get the message first.
 std::vector<std::string> OpenRecord::lives_without_entry() const {
   std::set<std::string> needed;
   if (!wakeups_.empty()) {

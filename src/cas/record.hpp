@@ -10,8 +10,8 @@
 
 namespace dlock {
 
-/// The table of a key between the read of its record and the write over it. It is updated with the
-/// state of its waiters, and its notifier collects the messages for the write to send.
+/// The table of a key, from the read of its record to the write that replaces the record. The
+/// constructor removes dead waiters. wake() collects the messages that the write will send.
 class OpenRecord final : public WaiterNotifier {
  public:
   /// `self` is the token that asks. Throws Error{wrong_data} if the record holds anything but the
@@ -25,23 +25,23 @@ class OpenRecord final : public WaiterNotifier {
   /// Unlimited if entries have lives, because no hold ends before its life.
   milliseconds provisional_lease() const override;
 
-  /// Whether the table differs from the record by more than signs of life that others can see
-  /// anyway.
+  /// Whether there are messages to send, or the table differs from the record in more than the last
+  /// requests of waiters that others see alive anyway.
   bool changed() const;
   Update update() const;
   /// Whether the token had a confirmed hold in the record that was read.
   bool held_before(const Token& token) const;
-  /// Whether the end of its life is enough to release a hold, without a write of the record that
-  /// many others write, too: nobody waits for the slot, and no min-hold follows.
+  /// Whether the end of the token's life is enough to release its hold: nobody waits for the slot,
+  /// and no min-hold follows. This saves a write of a record that many clients write.
   bool ends_by_life(const Token& token);
-  /// The length of the record in quarters of the largest one that is left to this request: two for
-  /// a new waiter, three for a new holder, four for clients that are in the record already.
+  /// How many quarters of the largest record this request may fill: two for a new waiter, three for
+  /// a new holder, four for a client that is in the record already.
   std::size_t quarters_allowed() const;
-  /// The lease of the token's life in the record that was read; 0: it has no life.
+  /// The lease of the token's life in the record that was read; 0: the token has no life.
   std::int64_t lease_of(const Token& token) const;
   /// Whether an entry names the client whose life is `id`.
   bool names(const std::string& id) const;
-  /// How a waiter watches an entry that lives: by its life, or by its address; empty: it cannot.
+  /// The life or the address by which a waiter watches a live entry; empty: there is none.
   std::string to_watch(const WaiterEntry& waiter) const;
   std::string to_watch(const HoldEntry& hold) const;
 
@@ -83,7 +83,7 @@ struct Crowd {
   int sharers = 0;  ///< of the waiters: those for a lock that several can hold
 };
 
-/// The clients that the text of a record names, without a look at whether they live.
+/// The clients that the text of a record names, whether or not they are alive.
 Crowd crowd_in(std::string_view text);
 
 /// A latch as its record stores it. Each arrival is a record of its own, so that simultaneous
@@ -101,11 +101,11 @@ std::string latch_text(const LatchRecord& latch);
 /// Error{wrong_data} if the record holds anything else; `where` names the engine.
 std::optional<LatchRecord> latch_in(const Snapshot& seen, const std::string& where);
 
-// An engine that stores only a value of bytes puts the end of the record before its text.
+// An engine that stores only bytes puts the expiry of a record (Update::ends) before its text.
 
 constexpr std::string_view first_word_of_value = "ends ";
 std::string value_of(const Update& update);
-/// Cuts the end from the front of a value; nothing if the value is not dlock's.
+/// Removes the expiry from the front of a value; returns nothing if the value is not dlock's.
 std::optional<microseconds> take_end(std::string& value);
 
 }  // namespace dlock

@@ -18,9 +18,9 @@
 namespace dlock {
 namespace {
 
-/// The process that called dlock. If that process is outside of dlock's pid namespace, it has no
-/// pid here, and dlock itself is used instead: in the first process of a container, or in one that
-/// was started in a container from outside.
+/// The process that called dlock. A caller outside of dlock's pid namespace has no pid here, and
+/// dlock itself is used instead. That is so if dlock is the first process of a container, or was
+/// started in a container from outside.
 pid_t calling_process() {
   const pid_t parent = getppid();
   return parent == 0 ? getpid() : parent;

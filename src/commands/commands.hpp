@@ -9,8 +9,8 @@
 namespace dlock {
 
 /// One function for each command: it does what `settings` say and returns dlock's exit code. It
-/// throws Error, which main reports. run, acquire, latch and guard may instead end the process by a
-/// signal that they got.
+/// throws Error, which main reports. A command that handles signals may instead end the process by
+/// a signal that it got.
 int carry_out(const RunSettings& settings, const Log& log);
 int carry_out(const AcquireSettings& settings, const Log& log);
 int carry_out(const RenewSettings& settings, const Log& log);

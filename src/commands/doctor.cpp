@@ -12,7 +12,7 @@
 namespace dlock {
 namespace {
 
-/// Creates the table of a database: a store does so before it reads its first record.
+/// Creates the table of a database, by a read: a store creates the table before its first read.
 int create_table(const DoctorSettings& settings) {
   const auto* database = std::get_if<SqlTarget>(&settings.server);
   if (database == nullptr) {

@@ -45,7 +45,7 @@ int run_guarded(const GuardSettings& settings, const Log& log, Signals& signals)
 int carry_out(const GuardSettings& settings, const Log& log) {
   const Fence fence = settings.fence;
   Fence largest = fence;
-  // Until here a signal may end dlock: nothing is held, and a recorded fence does no harm.
+  // A signal may still end dlock here: nothing is held, and a recorded fence does no harm.
   std::optional<FenceFile> file = open_fence_file(settings, log);
   if (!file) {
     largest = open_fence_register(settings)->record_max(*settings.state_key, fence, short_call());

@@ -19,7 +19,8 @@ constexpr milliseconds longest_release{2000};
 /// A lock that was handed over by a message has a short lease; the child gets a third of it to end.
 milliseconds unconfirmed_grace(const Grant& grant) { return grant.lease.length / 3; }
 
-/// A server that is busy with other clients is well: it is asked for as long as the lease lasts.
+/// Renews a hold; repeats the request while the server is busy with other clients and the lease
+/// lasts.
 Renewed renew_while_busy(Store& store, const Held& held) {
   constexpr milliseconds pause{20};
   while (true) {
@@ -102,7 +103,7 @@ bool HeldLocks::look() {
 
 void HeldLocks::look_no_more() {
   if (!renewer_) return;
-  // Stored now: if a server answers during the grace, the renewer forgets the loss.
+  // Store the loss now: if a server answers during the grace, the renewer forgets it.
   loss_ = renewer_->loss();
   if (needs_renewal()) renewer_->start();
 }
@@ -175,7 +176,7 @@ std::string HeldLocks::outlive_by(const std::vector<Survivor>& survivors) {
 
 HeldLocks::Outcome HeldLocks::release(ReleaseMode mode) {
   auto worst = Outcome::released;
-  // Reported after all releases: a blocked stderr must not delay the next release.
+  // Report errors only after all releases: a blocked stderr must not delay the next release.
   std::vector<std::string> troubles;
   for (const Held& held : held_) worst = std::max(worst, release(held, mode, troubles));
   for (const std::string& trouble : troubles) log_.error(trouble);

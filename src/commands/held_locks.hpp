@@ -21,8 +21,8 @@ class HeldLocks final : public StopSource {
   HeldLocks(Store& store, std::vector<Held> held, const Log& log);
 
   bool needs_renewal() const;
-  /// Called just before the command's process is created. Returns false if a hold is lost, or if a
-  /// lease is too short to stop the command in time.
+  /// Renews each lease that is too short to stop the command in time. Called just before the
+  /// command's process is created. Returns false if a hold is lost.
   bool ready_to_start(milliseconds grace);
   /// Records the command's process group in holds without a lease; returns false if a hold is lost.
   bool command_started(pid_t group);
@@ -39,7 +39,7 @@ class HeldLocks final : public StopSource {
   /// The client that evicted a hold, if known; valid after stop_renewing().
   std::optional<Who> evicted_by() const;
 
-  /// `lost`: the renewer or a deadline has shown a loss.
+  /// Ends the renewals and keeps their results. `lost`: the renewer or a deadline showed a loss.
   void stop_renewing(bool lost);
 
   /// Replaces release() if `survivors` outlive dlock: records their process group, and returns
@@ -47,8 +47,8 @@ class HeldLocks final : public StopSource {
   std::string outlive_by(const std::vector<Survivor>& survivors);
 
   enum class Outcome { released, was_lost, unknown };
-  /// Releases the locks; to be called after stop_renewing(). Repeats until answered, until the
-  /// leases expire, or for 2 s, and reports everything except full success.
+  /// Releases the locks; to be called after stop_renewing(). Repeats each request until the server
+  /// answers, the lease expires or 2 s have passed, and reports everything except full success.
   Outcome release(ReleaseMode mode);
 
   int fd() const override;

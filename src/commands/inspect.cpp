@@ -25,7 +25,7 @@
 namespace dlock {
 namespace {
 
-/// The output for `states` in text.
+/// The table or text that shows `states` to people.
 std::string inspect_text(const InspectSettings& settings, const std::vector<KeyState>& states,
                          const Screen& screen) {
   const bool one_key = settings.patterns.empty() && settings.keys.size() == 1;
@@ -90,7 +90,7 @@ constexpr milliseconds between_readings{1000};
 /// `share` of the time. After a single slow read the next one still comes soon.
 constexpr int share = 20;
 constexpr milliseconds longest_between_readings{10'000};
-/// Notified changes come in bursts.
+/// The pause between a notified change and the next read, because changes come in bursts.
 constexpr milliseconds after_a_change{100};
 
 /// The part of a state that counts as a change: neither passing time nor a renewal does.
@@ -117,13 +117,13 @@ std::string take_lines(std::string_view& text) {
 
 void drain(const Fd& events) {
   char bytes[4096];
-  // Events that arrive during this are drained after the next read.
+  // Limited, because events may arrive all the time; a later call reads the rest.
   constexpr int most_reads = 64;
   for (int i = 0; i < most_reads && events && read(events.get(), bytes, sizeof bytes) > 0; ++i) {
   }
 }
 
-/// Shows the locks until a signal ends it, and dies by that signal.
+/// Shows the locks until a signal arrives that ends dlock, and then dies by that signal.
 class Watch {
  public:
   Watch(const InspectSettings& settings, const Log& log) : settings_(settings), log_(log) {

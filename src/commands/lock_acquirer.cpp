@@ -28,8 +28,9 @@ milliseconds age_of(const ProcessStat& stat) {
 }
 
 /// The end of the refusal message if a holder is a process that started this one: a script after
-/// `acquire`, or an outer `run` whose DLOCK_OWNER was lost. It may wait for us and never release.
-/// Empty if there is none. Process 1 started all others, but waits for none in particular.
+/// `acquire`, or an outer `run` whose DLOCK_OWNER was lost. Such a holder may wait for this dlock
+/// and never release. Empty if there is no such holder. Process 1 started all processes, but waits
+/// for none in particular.
 std::string deadlock_text(const Refusal& refusal) {
   constexpr milliseconds inaccuracy{1000};  // of ticks and two clocks
   constexpr int deepest = 100;

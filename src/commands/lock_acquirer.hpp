@@ -13,8 +13,8 @@
 
 namespace dlock {
 
-/// The common part of `run` and `acquire`: it goes from the settings to held locks, reports the
-/// wait, and ends it on a signal.
+/// The common part of `run` and `acquire`: it acquires the locks that the settings name, reports
+/// the wait, and ends the wait on a signal.
 class LockAcquirer {
  public:
   using OnWaiting = std::function<void(const LockKey&, const Refusal&)>;
@@ -35,8 +35,8 @@ class LockAcquirer {
     std::optional<int> signal;  ///< the signal that ended the wait
     bool abandoned = false;     ///< abandon_fd ended the wait
   };
-  /// Acquires once. A stop (^Z) during the wait leaves the queue; once continued, it queues again.
-  /// `-w` counts from the first call.
+  /// Acquires the locks. If dlock is stopped (^Z) during the wait, it leaves the queue, and queues
+  /// again when it is continued. `-w` counts from the first call.
   Result acquire();
 
   /// The time since the first acquire(); zero before it.
@@ -72,7 +72,7 @@ std::optional<std::string> fence_list(const std::vector<LockFence>& locks);
 /// no more of them may fail or some are misnamed.
 void report_margin(const Log& log, const LockKey& key, const QuorumMargin& margin);
 
-/// Reports the errors of single servers: misnamed ones unless -q, all others with -v.
+/// Reports the errors of single servers: those of misnamed servers unless -q, all others with -v.
 void report_troubles(const Log& log, Store& store);
 
 }  // namespace dlock

@@ -266,7 +266,7 @@ int for_each_key(const std::vector<LockKey>& keys, const Log& log,
       code = exit_code(error.kind());
     }
     if (first == ExitCode::ok) first = code;
-    // A server that does not answer has nothing to say about the other keys either.
+    // The requests for the other keys would fail in the same way.
     if (code == ExitCode::unavailable || code == ExitCode::denied) break;
   }
   return static_cast<int>(first);

@@ -19,15 +19,15 @@ StorePtr open_store(const ServerSettings& settings);
 /// The same; with -v, the store writes a line to stderr for each step.
 StorePtr open_store(const ServerSettings& settings, const Log& log);
 
-/// The options of an inspect that also lists the keys matching `patterns`, if any. In Redis it may
-/// take a minute, because SCAN walks through all keys of the server, perhaps millions; otherwise it
-/// is a short_call(). In both cases a request without an answer ends it early.
+/// The options of an inspect that also lists the keys matching `patterns`, if any. In Redis a list
+/// may take a minute, because SCAN walks through all keys of the server, perhaps millions. Any
+/// other inspect is a short_call(). Both end early if a single request gets no answer.
 CallOptions inspect_call(const ServerSettings& settings, const std::vector<std::string>& patterns);
 
 /// Opens Redis: one server, a master behind Sentinel, or a Cluster.
 std::unique_ptr<RedisTransport> open_redis(const Target& server, RedisStoreOptions options);
 
-/// Opens the same engine for latches.
+/// Opens the engine that `options` name, for latches.
 std::unique_ptr<Latches> open_latches(const ServerSettings& settings);
 
 /// Opens the fence register of `guard`; `settings` must name servers, not `local:`.

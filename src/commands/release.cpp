@@ -13,7 +13,7 @@
 namespace dlock {
 namespace {
 
-/// The second request needs a new connection.
+/// How long the second request may take: it needs a new connection.
 constexpr milliseconds time_for_a_second_request{2000};
 
 ExitCode evict_holders(Store& store, const ReleaseSettings& settings, const LockKey& key,
@@ -37,13 +37,13 @@ ExitCode evict_holders(Store& store, const ReleaseSettings& settings, const Lock
   return ExitCode::lost;
 }
 
-/// Whether the engine may have done the request although no answer came.
+/// Whether the engine may have carried out the request although no answer came.
 bool may_be_done(const Error& error, const Event& sent) {
   return error.kind() == ErrorKind::unavailable && sent.raised() && !is_reply(error.cause());
 }
 
-/// If the answer to a sent request is lost, the engine may have released the lock. This asks once
-/// more; if the hold is gone then, the first request has released it, or its lease has expired.
+/// Releases a hold. If the answer to the request is lost, asks once more: if the hold is gone then,
+/// the first request has released it, or its lease has expired, and both count as released.
 ReleaseResult release_for_certain(Store& store, const Claim& claim, const ReleaseNotice& notice,
                                   const Log& log) {
   const Event sent;

@@ -9,7 +9,8 @@
 namespace dlock {
 
 int carry_out(const RenewSettings& settings, const Log& log) {
-  // The attach daemon would sleep longer than a shorter lease, and would shorten a longer one.
+  // The attach daemon renews by its own ttl: it would renew a shorter lease too late, and would
+  // shorten a longer one.
   if (settings.ttl && is_attached(settings.token)) {
     throw Error(
         ErrorKind::usage,

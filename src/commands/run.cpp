@@ -157,7 +157,7 @@ void Run::start_child(std::optional<Child>& child, HeldLocks& holding) {
   }
 }
 
-/// If the renewal cannot start, stops the command as if its lock were lost.
+/// Starts the renewals. If that fails, stops COMMAND, releases the locks and throws the error.
 void Run::renew_or_stop(Child& child, HeldLocks& holding, std::optional<Watchdog>& watchdog) {
   try {
     holding.start_renewing(child.pid(),
@@ -214,15 +214,15 @@ Program Run::program(const HeldLocks& holding) const {
   return program;
 }
 
-/// Returns a signal that came after the grant and before COMMAND exists; then COMMAND is not
-/// started.
+/// Returns a signal that ends dlock and came after the grant and before COMMAND exists; the caller
+/// then does not start COMMAND.
 std::optional<int> Run::signal_before_start() {
   bool stop = false;
   while (const auto event = signals_.take()) {
     if (ends_waiting(event->number)) return event->number;
     stop = true;
   }
-  if (stop) raise(SIGTSTP);  // taken again once there is a job to stop
+  if (stop) raise(SIGTSTP);  // the supervisor takes it once there is a job to stop
   return std::nullopt;
 }
 

@@ -23,7 +23,7 @@ namespace dlock {
 namespace {
 
 constexpr std::chrono::seconds longest_call{30};
-/// The time that dlock waits until the side process has made all calls.
+/// How long dlock waits for the side process to make all its calls.
 constexpr std::chrono::seconds longest_finish = 2 * SideCaller::longest_rest;
 
 /// Sets the variables of a message: a list of `NAME=value`, each followed by a NUL. An empty value
@@ -52,7 +52,7 @@ std::string call(SideCaller& side, const std::string& command, const std::string
   }
 }
 
-/// Empty in a cooldown, because the holder has ended.
+/// The value of DLOCK_HOLDER; empty in a cooldown, because the holder has ended.
 std::string first_holder(const Refusal& refusal) {
   if (refusal.held_by.empty()) return "";
   const Holder& first = refusal.held_by.front();

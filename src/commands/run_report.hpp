@@ -17,7 +17,7 @@ namespace dlock {
 /// COMMAND waits for it.
 class RunReport {
  public:
-  /// Starts that process, if any, when a SideProcess may be started.
+  /// Starts the process if there is a --hook. To be called when a SideProcess may be started.
   RunReport(const RunSettings& settings, const Log& log);
 
   /// `where` names the engine, without a password.

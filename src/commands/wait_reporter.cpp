@@ -18,7 +18,8 @@ namespace {
 constexpr milliseconds between_drawings{1000};
 constexpr milliseconds between_looks{3000};
 constexpr milliseconds longest_look{1000};
-/// Up to two looks at the key may come before the next change, and each may take some seconds.
+/// The next call of waiting() or server_lost() comes within this time: after a sleep of at most
+/// 25 s, and up to two requests, which may take some seconds each.
 constexpr std::chrono::seconds longest_until_next_change{35};
 
 }  // namespace
@@ -53,7 +54,7 @@ void WaitReporter::server_lost(const std::string& why) {
     line_.wipe();
     log_.notice(server_lost_text(why, "waiting"));
   }
-  // The time of the next change is not known.
+  // It is unknown when the next call comes, so start the thread now.
   if (key_) start();
 }
 

@@ -33,13 +33,13 @@ milliseconds wait_line_due(int n);
 /// thread, and the command after it does not wait for the thread to end.
 class WaitReporter {
  public:
-  /// Makes the line, for one line of `screen`, from the time waited.
+  /// Makes the line from the time waited; it fits into one line of `screen`.
   using Text = std::function<std::string(milliseconds waited, const Screen& screen)>;
   /// Reads the key. It may throw Error.
   using Look = std::function<Text(const LockKey& key, const CallOptions& call_options)>;
 
-  /// Writes to the log without `look`. `due` is wait_line_due, except in tests that cannot wait for
-  /// a minute.
+  /// With `look`, the reporter draws on a terminal, otherwise it writes to the log. `due` is
+  /// wait_line_due, except in tests that cannot wait for a minute.
   explicit WaitReporter(const Log& log, Look look = {},
                         std::function<milliseconds(int)> due = wait_line_due)
       : log_(log), look_(std::move(look)), due_(std::move(due)), line_(STDERR_FILENO) {}
@@ -50,8 +50,8 @@ class WaitReporter {
   bool on_terminal() const { return look_ != nullptr; }
   /// Whether the current wait is for this key.
   bool waits_for(const LockKey& key) const { return key_ == key; }
-  /// Called for each answer that the waiter gets: at least every half a minute, unless the server
-  /// is lost. The first one for another key begins another wait.
+  /// Called for each answer that the waiter gets: at least twice a minute, unless the server is
+  /// lost. The first call for another key begins another wait.
   void waiting(const LockKey& key, Text text);
   void server_lost(const std::string& why);
   void server_back(milliseconds away);
@@ -74,7 +74,7 @@ class WaitReporter {
   std::optional<LockKey> key_{};  ///< of the current wait
   Deadline since_{};
   std::mutex mutex_;
-  LiveLine line_;  ///< guarded by mutex_, like the members below
+  LiveLine line_;  ///< guarded by mutex_, like the next three members
   Text text_;
   bool away_ = false;   ///< the server does not answer
   bool ended_ = false;  ///< the thread has to end

@@ -54,7 +54,7 @@ std::string beside(const std::string& key, const std::string& prefix) {
   return prefix + (has_brace ? ":" + key : ":{" + key + "}");
 }
 
-/// Why a hash is no plain lock of Redisson.
+/// Describes a hash that is not a plain lock of Redisson.
 const char* fault_of(const Fields& fields) {
   for (const auto& [field, value] : fields) {
     if (field == "mode") return "a Redisson read/write lock";
@@ -232,7 +232,7 @@ void ReleaseListener::close() {
 
 namespace {
 
-/// The delay of a waiter if an invalidation is lost.
+/// How long a waiter sleeps at most, because an invalidation may be lost.
 constexpr milliseconds longest_sleep_behind_others{1000};
 constexpr milliseconds shortest_poll{70};
 constexpr milliseconds poll_spread{60};
@@ -361,7 +361,7 @@ std::vector<Holder> CompatStore::evict(const LockKey& key, std::optional<Fence>,
     const ScriptReply answer = run(key, driver_.run("evict", look.name, mark), call_options);
     const auto verdict = verdict_of(name(), answer);
     if (!victim) return {};
-    // Whatever the key holds now: the first of the two copies may have evicted the victim.
+    // If the request was sent twice, the first copy may have evicted the victim.
     if (verdict == 1 || answer.sent_twice) return {*victim};
     // The victim has released the lock since, and another client may hold it.
   }

@@ -87,7 +87,7 @@ class ReleaseListener {
   std::string key_;
   LinkId link_;          ///< the connection that reads the key
   Deadline again_at_{};  ///< no new attempt to listen before this
-  Deadline pace_{};      ///< the time that the wake-ups so far are worth
+  Deadline pace_{};      ///< when the wake-ups so far would end if each took half a second
 };
 
 /// Locks in the layout of another library, so that its clients and dlock exclude each other. They

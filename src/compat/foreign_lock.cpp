@@ -28,13 +28,13 @@ constexpr std::string_view base64 =
     "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz+/";
 constexpr std::string_view bytes = "";
 
-/// A format of values that tells a library by itself, or together with the key.
+/// A format of values that identifies a library, by itself or together with the key.
 struct ValueFormat {
   const char* library;
-  std::string_view letters;  ///< that it consists of; `bytes`: it is not UTF-8
+  std::string_view letters;  ///< the value consists of these; `bytes`: any bytes but UTF-8
   std::size_t size;
   std::string_view end = "";         ///< after the letters
-  std::string_view key_begins = "";  ///< in other keys, such a value may mean anything
+  std::string_view key_begins = "";  ///< how the key begins; other keys may hold such values too
 };
 
 constexpr std::size_t size_of_hex_id = 32;
@@ -78,9 +78,9 @@ const char* library_of_uuid(std::string_view key) {
   return "redlock-rb or aioredlock";
 }
 
-/// The time in 32 hex digits of redis-py, a UUID of version 1, which counts units of 100 ns since
-/// 1582-10-15 (RFC 9562, 5.1). Nothing for other digits; one in 64 random values has the version
-/// and the variant, but hardly one a likely time.
+/// The time in the 32 hex digits of redis-py, a UUID of version 1, which counts units of 100 ns
+/// since 1582-10-15 (RFC 9562, 5.1). Nothing for other digits: one in 64 random values looks like
+/// this version, but almost none of these contains a likely time.
 std::optional<WallTime> time_of_uuid1(const std::string& hex) {
   constexpr std::uint64_t until_1970 = 0x01b21dd213814000;
   constexpr std::uint64_t ticks_of_a_microsecond = 10;
@@ -108,7 +108,7 @@ std::optional<WallTime> time_from(const std::string& text) {
   return WallTime(std::chrono::seconds(timegm(&parts)) + milliseconds(fraction));
 }
 
-/// Adds what `ADDED:2026-01-02T03:04:05.678Z@host:uuid` of ShedLock tells.
+/// Adds the time and the host in `ADDED:2026-01-02T03:04:05.678Z@host:uuid` of ShedLock.
 void add_from_shedlock(Holder& holder, std::string_view value) {
   take_until(value, ':');
   if (const auto since = time_from(std::string(take_until(value, '@')))) {

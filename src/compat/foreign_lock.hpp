@@ -26,8 +26,8 @@ struct KeyLook {
   Reply contents;
 };
 
-/// A plain request for the part of a key of this type that tells a lock: at most 200 bytes of a
-/// string, or the first fields or members.
+/// A plain request for the part of a key of this type that identifies a lock: at most 200 bytes of
+/// a string, or the first fields or members.
 Request contents_request(const std::string& type, const std::string& name);
 
 /// The lock that the key seems to be, if any.

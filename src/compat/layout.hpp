@@ -31,7 +31,7 @@ struct LayoutRow {
   LayoutKind kind;
   const char* before = "";
   LayoutPart part = LayoutPart::none;
-  const char* part_name = "";  ///< its name in help and messages
+  const char* part_name = "";  ///< the name of the part in help and messages
   const char* between = "";
   ReleaseSignal signal = ReleaseSignal::none;
   bool dated = false;   ///< the value holds the time and the host, as in ShedLock
@@ -51,7 +51,7 @@ struct Layout {
   const char* type() const;
   /// The name of the key in Redis.
   std::string key_of(const LockKey& key) const;
-  /// Whether a majority of independent servers may decide, as the libraries support it.
+  /// Whether libraries of this layout can use a majority of independent servers.
   bool may_be_redlock() const;
 };
 

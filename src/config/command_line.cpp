@@ -199,7 +199,7 @@ CommandLine before_command(const std::string& argument) {
   if (const auto meant = meant_by(name, command_habits); !meant.empty()) {
     throw_usage(begin + ": did you mean dlock " + meant + "?");
   }
-  // A path in this place is the habit of flock, which takes the file to lock.
+  // A user of flock names a path in this place: the file to lock.
   if (name.find('/') != std::string::npos) {
     throw_usage(begin + ": a command runs under a lock with dlock run -k KEY -- COMMAND");
   }
@@ -240,7 +240,7 @@ std::vector<std::string> CommandLine::values(std::string_view name) const {
 
 std::optional<std::string> CommandLine::value(std::string_view name) const {
   for (const GivenOption& each : given) {
-    // Only one value is kept of an option that does not add up.
+    // An option that does not add up is listed once, with its last value.
     if (each.option->is(name)) return each.value;
   }
   return std::nullopt;

@@ -24,7 +24,7 @@ struct CommandLine {
   /// In the user's order; operands that are keys are listed as if after -k. Among options that
   /// replace each other (the same one twice; -n and -w; -s, -x and --limit) only the last is kept.
   std::vector<GivenOption> given;
-  /// The operands that are no keys: COMMAND and its ARGs unchanged, patterns, or a verb.
+  /// The operands that are not keys: COMMAND and its ARGs unchanged, patterns, or a verb.
   std::vector<std::string> operands;
 
   /// `name` is the long name of an option, or its letter if it has none (`q`).

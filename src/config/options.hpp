@@ -66,7 +66,7 @@ enum OptionTraits : unsigned {
   may_be_empty = 4,  ///< an empty value, e.g. from an unset variable, counts as none
   rare = 8,          ///< the help lists it together with others on one line
   one_wait = 16,     ///< of the options with this trait the last one wins
-  one_limit = 32,    ///< the same
+  one_limit = 32,    ///< likewise: the last one of the options with this trait wins
 };
 
 /// One option. Only this row says how it is spelled, which commands have it, where else its value

@@ -173,9 +173,10 @@ struct Asker {
   bool asked = false;
 };
 
-/// A reader of passwords that expire: it runs `command` by /bin/sh, in a SideProcess, and returns
-/// the line that the command writes. Throws Error{usage} if there is none within ten seconds. If a
-/// call ends earlier, the next one gets its password.
+/// A reader of passwords that expire: it runs `command` with /bin/sh, in a SideProcess, and returns
+/// the line that the command writes. Throws Error{usage} if the command writes no line within ten
+/// seconds. If the caller's deadline comes first, the command runs on, and the next call returns
+/// its line.
 Password::Read password_command(const std::string& command) {
   const auto work = [&](SideCaller& side) { answer_all(side, command); };
   const std::shared_ptr<Asker> asker(new Asker{{keeper_name, work}});
@@ -190,7 +191,7 @@ const std::string& path_from(const SourcedValue& given) {
   return given.text;
 }
 
-/// An error of `read` names the source of `given`.
+/// Wraps `read` so that its errors name the source of `given`.
 Password::Read reader_of(const SourcedValue& given, Password::Read read) {
   return [given, read = std::move(read)](const CallOptions& call_options) {
     try {
@@ -223,7 +224,7 @@ Password password_in(const SourcedValue& file, ServerSettings& settings) {
   return password;
 }
 
-/// The password beside the URL, in the order that resolve() documents.
+/// The password that is not in the URL, in the order that resolve() documents.
 std::optional<Password> configured_password(const Sources& sources, ServerSettings& settings) {
   const auto files = sources.of("password-file");
   const auto commands = sources.of("password-command");
@@ -246,8 +247,8 @@ std::optional<Password> configured_password(const Sources& sources, ServerSettin
   return std::nullopt;
 }
 
-/// Sets the passwords of servers whose URL has none; those of flags override the URL. It opens a
-/// file only once, because that may be a pipe, and runs a command only once for all servers.
+/// Sets the passwords that are missing in the URL, or all of them if a flag gives the password. It
+/// opens a file only once, because the file may be a pipe, and runs a command once for all servers.
 void complete_passwords(std::vector<std::optional<Password>*> passwords, const Sources& sources,
                         ServerSettings& settings) {
   const bool overrides =

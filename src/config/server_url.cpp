@@ -27,7 +27,7 @@ struct UrlParts {
   std::string_view path{};  ///< after its first slash, not decoded
   std::string_view query{};
 
-  /// A server with this login, which has no empty password.
+  /// A server with this login. Refuses an empty password.
   Endpoint login(bool tls) const {
     if (password == "") throw_usage("the password before the @ is empty");
     Endpoint server;
@@ -73,9 +73,9 @@ void take_login(UrlParts& parts) {
   if (!parts.user && !parts.password) throw_usage("nothing comes before the @");
 }
 
-/// Takes the text after `://` apart. A `/`, `?` or `#` in a password would end the hosts too early,
-/// and the rest of the password would be shown as a path. An `@` after them is therefore refused
-/// unless `path_may_have_at`.
+/// Splits the text after `://` into its parts. A `/`, `?` or `#` in a password would end the hosts
+/// too early, and messages would show the rest of the password as a path. An `@` after such a
+/// character is therefore refused unless `path_may_have_at`.
 UrlParts url_parts(std::string_view rest, bool path_may_have_at = false) {
   UrlParts parts{.hosts = cut_until(rest, "/?#")};
   if (!path_may_have_at && rest.find('@') != std::string_view::npos) {
@@ -115,7 +115,8 @@ UrlParameter take_parameter(std::string_view& query) {
   return {std::move(name), std::move(text)};
 }
 
-/// Each connection reads a file again, and the attach daemon has another working directory.
+/// Refuses a relative path: each connection reads the file again, and the attach daemon has another
+/// working directory.
 std::string absolute_path(const std::string& path, const std::string& of) {
   if (path.starts_with('/') && !path.starts_with("//")) return path;
   throw_usage(of + " is not an absolute path: \"" + redacted(path) + "\"");
@@ -152,7 +153,7 @@ std::string take_host(std::string_view& authority) {
   return host;
 }
 
-/// The port in `:PORT`, which follows a host; `usual` if nothing does.
+/// The port in `:PORT`, which is the text after a host; `usual` if the text is empty.
 int port_in(std::string_view text, int usual) {
   if (text.empty()) return usual;
   if (!text.starts_with(':')) throw_usage("\"" + redacted(text) + "\" after the host is not :PORT");
@@ -289,8 +290,8 @@ Endpoint parse_unix(std::string_view rest) {
   return target;
 }
 
-/// Refuses a host that libpq would quote with the password. It is `HOST`, `HOST:PORT` or
-/// `[ADDRESS]:PORT`; a host may be a percent-encoded socket directory.
+/// Refuses an invalid host here, because libpq's message would show the password. A valid one is
+/// `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`; HOST may be a percent-encoded socket directory.
 void check_postgres_host(std::string_view each) {
   if (each.starts_with('[')) {
     take_host(each);

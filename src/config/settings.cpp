@@ -107,7 +107,7 @@ class Resolver {
     return settings;
   }
 
-  /// Chooses the server last, and refuses what does not fit to it.
+  /// Chooses the server last, and refuses settings that do not fit it.
   template <typename CommandSettings>
   void resolve_server(CommandSettings& settings) const {
     settings.prefix = setting("prefix", prefix_from).value_or(settings.prefix);
@@ -357,8 +357,8 @@ class Resolver {
 
   milliseconds grace(milliseconds ttl) const {
     const auto grace = duration("grace", milliseconds(0), longest_duration);
-    // Less than the maximum: SIGKILL must come before the lease expires, and renewals need time,
-    // too.
+    // The default is less than the maximum, because SIGKILL must come before the lease expires, and
+    // renewals need time, too.
     if (!grace) return std::min(milliseconds(5000), ttl / 4);
     if (*grace <= ttl / 3) return *grace;
     const auto given = sources_.first("grace");

@@ -32,8 +32,8 @@ struct ServerSettings {
   std::string prefix = "dlock:";   ///< of every key and channel on the server
   int replicas = 0;                ///< number of replicas that must have a lock before it counts
   std::optional<milliseconds> session_ttl;  ///< the ttl, which sets the timeout of a session
-  /// The layout of another library's keys. The server is a Redis then, and the other settings ask
-  /// for nothing that the layout does not support.
+  /// The layout of another library's keys. The server is then a Redis, and the layout supports all
+  /// that the other settings ask for.
   std::optional<Layout> layout;
 };
 
@@ -137,11 +137,11 @@ using Environment = std::function<const char*(const char* name)>;
 /// or the environment, Error{configuration} from a file. The message begins with the source
 /// (`--ttl`, `DLOCK_TTL`, `FILE:LINE: ttl`).
 ///
-/// TLS settings in variables and files apply only to `rediss` and `etcds` URLs, those for sentinels
-/// only to their URLs; as flags they are refused with other URLs.
+/// TLS settings in variables and files apply only to `rediss` and `etcds` URLs, settings for
+/// sentinels only to URLs of sentinels; as flags both are refused with other URLs.
 ///
 /// The password of a Redis server: `--password-file` or `--password-command`, else the one in the
-/// URL (it belongs to that URL, wherever that stands), else DLOCK_PASSWORD_FILE or
+/// URL (in whichever source the URL is given), else DLOCK_PASSWORD_FILE or
 /// DLOCK_PASSWORD_COMMAND, DLOCK_PASSWORD, REDISCLI_AUTH, else `password-file`, `password-command`
 /// or `password` of the user's configuration file, else of the system's.
 Settings resolve(const CommandLine& line, const Environment& environment,

@@ -23,7 +23,8 @@ struct SourcedValue {
   [[noreturn]] void refuse(const std::string& why) const;
 };
 
-/// Reads a small file whole. Throws Error{host_refused}, whose message is only the reason.
+/// Reads a small file whole. Throws Error{host_refused}; its message names the file, but not the
+/// setting that named the file.
 std::string read_whole(const std::string& path, std::size_t at_most);
 
 /// Adds a warning if every user may read this file, which has `secret` ("a password").
@@ -44,8 +45,9 @@ class Sources {
   /// The value with the highest precedence.
   std::optional<SourcedValue> first(std::string_view name) const;
   std::vector<SourcedValue> in_flags(std::string_view name) const;
-  /// An empty variable counts as unset, because compose files set variables that way. An empty
-  /// `DLOCK_SERVER` is refused, because the locks would be on another server.
+  /// The value of a variable. An empty variable counts as unset, because compose files set
+  /// variables that way. But an empty `DLOCK_SERVER` is refused, because without it the locks would
+  /// be on another server.
   std::vector<SourcedValue> in_variable(const char* name) const;
   /// Refuses flags that do not go with the choice, and says why. Variables and files are allowed,
   /// because they may serve several choices.

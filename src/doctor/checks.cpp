@@ -94,7 +94,7 @@ std::optional<std::string> ServerInfo::text(const std::string& name) const {
 }
 
 std::optional<long long> ServerInfo::number(const std::string& name) const {
-  // No server has more of anything, and sums of such numbers do not overflow.
+  // No server reports a larger number, and sums of smaller ones do not overflow.
   constexpr long long most = 1'000'000'000'000'000;
   return parse_number(text(name).value_or(""), 0, most);
 }
@@ -217,7 +217,7 @@ Finding check_reach(const Contact& facts, const std::string& advice) {
 
 Finding warn_if_slow(const Finding& finding, std::chrono::nanoseconds round_trip,
                      milliseconds ttl) {
-  // A renewal must find room for some attempts within ttl/3.
+  // A renewal needs room for several attempts within ttl/3.
   if (finding.level != Level::ok || round_trip <= ttl / 30) return finding;
   return warn(finding.text + ": slow for a ttl of " + human_duration(ttl),
               "a nearer server, or a longer -t");

@@ -64,7 +64,7 @@ struct Contact : Facts {
   std::optional<ClockOffset> clock{};      ///< the most exact of several readings
 };
 
-/// A Redis.
+/// The facts about one Redis.
 struct ServerFacts : Contact {
   Endpoint endpoint;
   WallTime seen_at{};           ///< by this host's clock
@@ -126,8 +126,8 @@ struct LocalFacts : Facts {
   long file_system = 0;   ///< f_type of statfs(2)
 };
 
-// How facts are obtained. A failure of the server becomes a fact. The prefix `shown` is removed
-// from its text.
+// The functions that obtain facts. A failure of the server becomes a fact, whose text does not have
+// the prefix `shown`.
 
 /// Reads the server's clock several times, and calls `rest`.
 void examine(Contact& facts, const std::string& shown,
@@ -160,8 +160,8 @@ ServerInfo told_in_lines(const Reply& reply);
 /// Names and values in turn, as in the replies of CONFIG GET, HELLO and SENTINEL MASTER.
 ServerInfo told_in_pairs(const Reply& reply);
 
-/// A row in the table of an engine's checks. The findings of all rows are made, also of those that
-/// do not hold.
+/// A row in the table of an engine's checks. The finding of every row is made, even if the row does
+/// not hold.
 struct Check {
   const char* name;  ///< one word, shown to people
   bool holds;
@@ -170,7 +170,7 @@ struct Check {
 };
 constexpr bool ends = true;
 
-/// The finding of each check: of its first row that holds, if any does.
+/// The findings of a table. Each check gets the finding of its first row that holds, if any does.
 Findings first_rows(std::initializer_list<Check> table);
 void append(Findings& to, Findings more);
 
@@ -207,9 +207,9 @@ std::string sentence(std::string_view form, const Parts&... parts) {
 std::string span_text(std::chrono::nanoseconds span);
 /// `1 replica`, `2 replicas`.
 std::string counted(long long number, const std::string& noun);
-/// The numbers before the first dot of a version and after it.
+/// The numbers of a version before and after its first dot.
 using ShortVersion = std::pair<long long, long long>;
-/// Whether a version is older than `least`; false for a text that is no version.
+/// Whether a version is older than `least`; false for a text that is not a version.
 bool is_older(const std::string& version, ShortVersion least);
 
 /// The advice for a failure with this cause; `otherwise` if the cause has none.
@@ -225,19 +225,19 @@ Finding warn_if_slow(const Finding& finding, std::chrono::nanoseconds round_trip
 /// Names the engine and the versions of its servers; an error if one is older than `least`.
 Finding check_versions(const std::string& engine, const std::set<std::string>& versions,
                        ShortVersion least);
-/// Says nothing if no lock was tried. `advice` is for failures whose cause has none.
+/// Returns an empty finding if no lock was tried. `advice` is for failures whose cause has none.
 Finding check_lock(const std::optional<TrialLock>& trial,
                    const char* advice = "see the server's log");
 /// `consequence`: what a clock that differs from this host's does.
 Finding check_clock(
     const std::optional<ClockOffset>& clock,
     const std::string& consequence = "times shown are off, and fences after a failover");
-/// The check `tls` for a connection without it.
+/// The check `tls` for a connection without TLS.
 Finding check_plain_text(bool here, const char* advice);
 
 // Checks of several servers if one is enough: members of an etcd, servers of a ZooKeeper.
 
-/// Null if no server was reached.
+/// The first server that was reached; null if none was.
 template <typename Server>
 const Server* first_reached(const std::vector<Server>& servers) {
   for (const Server& each : servers) {
@@ -255,7 +255,7 @@ std::set<std::string> versions_of(const std::vector<Server>& servers) {
   return versions;
 }
 
-/// `text` describes the server that was reached.
+/// The check `reach` if one reached server is enough; `text` describes that server.
 template <typename Server>
 Finding check_reach_of_any(const std::string& text, const std::vector<Server>& servers) {
   for (const Server& each : servers) {
@@ -271,13 +271,13 @@ Finding check_reach_of_any(const std::string& text, const std::vector<Server>& s
 // The checks of each engine, pure functions from facts to findings, in the order in which they are
 // shown; and for some a short label that says how safe locks are there.
 
-/// For one Redis, by itself or as one of several masters.
+/// Checks one Redis, by itself or as one of several masters.
 Findings check_server(const ServerFacts& facts);
-/// The sentinels of the URL against each other and the ttl.
+/// Compares the sentinels of the URL with each other and with the ttl.
 Findings check_sentinels(const std::vector<SentinelFacts>& sentinels, const DoctorOptions& options);
-/// A Cluster as a whole; check_server checks its masters.
+/// Checks a Cluster as a whole; check_server checks its masters.
 Findings check_cluster(const ClusterFacts& facts);
-/// The nodes of a majority against each other; check_server checks each of them.
+/// Compares the nodes of a majority with each other; check_server checks each of them.
 Findings check_quorum(const std::vector<ServerFacts>& servers);
 /// Whether a lease outlives the time without a master, if the failover begins after `silence`.
 Finding check_failover(milliseconds silence, const std::string& setting, milliseconds ttl);
@@ -295,7 +295,7 @@ bool takes_locks(const DatabaseFacts& facts);
 
 Findings check_etcd(const EtcdFacts& facts);
 std::string label_of(const EtcdFacts& facts);
-/// Whether a member of this version may end a lease that lives
+/// Whether a member of this version may end a lease before it expires
 /// (https://github.com/etcd-io/etcd/issues/15247).
 bool loses_leases(const std::string& version);
 

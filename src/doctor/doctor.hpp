@@ -53,8 +53,8 @@ struct DoctorOptions {
 /// Opens the store of the examined deployment.
 using OpenStore = std::function<StorePtr()>;
 
-// Each examines a deployment, tries a lock there, and runs the checks on the facts. Only settings
-// that are wrong, and failures of this host, are an Error.
+// Each function examines a deployment, tries a lock there, and runs the checks on the facts. It
+// throws an Error only for wrong settings and failures of this host.
 
 Diagnosis diagnose(const DirectorySettings& directory);
 Diagnosis diagnose(const Endpoint& server, DoctorOptions options, const OpenStore&);

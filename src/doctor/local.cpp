@@ -17,7 +17,7 @@ constexpr std::pair<long, const char*> shared_file_systems[] = {
     {V9FS_MAGIC, "9p"},       {0x65735546, "fuse"},       {0x0BD00BD0, "lustre"},
     {0x01161970, "gfs2"},     {0x7461636F, "ocfs2"},      {0x47504653, "gpfs"}};
 
-/// Removes the file: that of a free key stays for a week, because of its fence.
+/// Removes the scratch key's file, which would stay for a week, because it keeps the key's fence.
 void sweep(const DirectorySettings& settings, const LockKey& scratch) {
   const Directory directory(settings);
   auto file = KeyFile::open(directory, key_file_name(scratch), KeyFile::Use::change,

@@ -54,8 +54,8 @@ bool is_for_trial(const ServerFacts& facts) {
          (facts.mode() == "cluster") == (facts.options.topology == Topology::cluster);
 }
 
-/// The rest of the node's quarantine. A node that lost its keys begins its two minutes with this
-/// request.
+/// How long the node's quarantine still lasts. If the node has lost its keys, this request begins
+/// its quarantine of two minutes.
 std::optional<milliseconds> quarantined_for(const ServerFacts& facts, const LockKey& key) {
   try {
     RedisMember member(facts.endpoint, facts.options.prefix);
@@ -176,8 +176,8 @@ Findings check_access(const ServerFacts& facts) {
   });
 }
 
-/// A setting by CONFIG, or by INFO, which has some settings under other names, if the user may not
-/// call CONFIG.
+/// A setting from CONFIG or, if the user may not call CONFIG, from INFO, where its name is
+/// `in_info`.
 std::optional<std::string> setting(const ServerFacts& facts, const char* name,
                                    const char* in_info) {
   const auto by_config = facts.config.text(name);

@@ -31,7 +31,7 @@ std::string mysql_rights() {
   return sentence("{};\n{}dlock TO 'USER'@'%';\n", create_statement(mysql_dialect), grant);
 }
 
-/// The rights on each engine.
+/// Makes the text of rights_text() for each engine.
 struct Rights {
   DoctorOptions options;
 

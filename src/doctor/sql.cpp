@@ -308,7 +308,7 @@ Findings check_limits(const DatabaseFacts& facts) {
       sentence("{} of {} in use{}", used.value_or(0), most.value_or(0),
                limit > 0 ? sentence(", by this user {} of {}", of_user, limit) : "");
   return first_rows({
-      // Through a pooler, idle sessions are the pooler's.
+      // Behind a pooler, the limit concerns the pooler's sessions, not those of dlock.
       setting_row(facts, "timeouts", idle_name,
                   idle.count() > 0 && idle < longest_idle && !facts.pooled,
                   "waiters are disconnected, and come back again and again",
@@ -328,7 +328,7 @@ Findings check_limits(const DatabaseFacts& facts) {
   });
 }
 
-/// Removes the record: that of a free key stays for a week, because of its fence.
+/// Removes the scratch key's record, which would stay for a week, because it keeps the key's fence.
 void sweep(const SqlTarget& target, const std::string& record) {
   const auto place = target.mysql ? open_mysql(*target.mysql, target.shown, target.password)
                                   : open_postgres(target.url, target.shown, target.password);

@@ -29,8 +29,8 @@ std::string life_key(const std::string& name, const std::string& life) {
 /// The keys of a record and of its lives.
 json record_range(const std::string& name) { return range_fields(name, name + after_lives); }
 
-/// Adds a life to the record of that name. The record is one of the last, or was on an earlier
-/// page.
+/// Adds a life to the record of that name, which is one of the last in `records`. Ignores the life
+/// if its record was on an earlier page.
 void add_life(std::vector<NamedRecord>& records, const std::string& name, std::string life,
               std::int64_t lease) {
   const auto record = std::find_if(records.rbegin(), records.rend(),
@@ -38,7 +38,8 @@ void add_life(std::vector<NamedRecord>& records, const std::string& name, std::s
   if (record != records.rend()) record->seen.lives->ids.emplace(std::move(life), lease);
 }
 
-/// Whether the key is a record's. Foreign data is an error only for a read of that key.
+/// Whether the entry is a record. A list skips foreign data, which is an error only for a read of
+/// that key.
 bool is_record(const EtcdEntry& entry) {
   return entry.key.find(before_life) == std::string::npos &&
          entry.value.starts_with(first_word_of_value);
@@ -81,7 +82,7 @@ Snapshot EtcdBackend::snapshot_from(const std::string& name, std::int64_t revisi
                                     const CallOptions& call_options) {
   Snapshot seen;
   seen.sent = sent;
-  // Only for tickets and for display: the lives decide which entries are valid.
+  // This clock serves only tickets and display: the lives decide which entries are valid.
   seen.clock = wall_now().time_since_epoch();
   seen.revision = revision;
   seen.lives.emplace(Lives{Lives::Of::entries});
@@ -139,7 +140,7 @@ std::vector<json> EtcdBackend::operations(const std::string& name, const Snapsho
     all.push_back(std::move(begin));
   }
   for (const Wakeup& wakeup : update.wakeups) {
-    // A message to all needs no life: they watch the record.
+    // A message to all is not written to a life: its receivers watch the record.
     if (!over.lives->contains(wakeup.to)) continue;
     json wake = put_operation(life_key(name, wakeup.to), wakeup.message);
     wake["request_put"]["ignore_lease"] = true;
@@ -179,8 +180,8 @@ std::variant<Version, Snapshot> EtcdBackend::write(const std::string& name, cons
   if (!is_true(answer.fields, "succeeded")) {
     return snapshot_from(name, revision, first_range_in(answer.fields), sent, call_options);
   }
-  // The messages and ends of lives that the transaction had no room for. If this fails, waiters
-  // wake later.
+  // Write the messages and ends of lives that the transaction had no room for. If this fails,
+  // waiters wake later.
   const auto write_some = [&](const std::vector<json>& some) {
     return client_.ask({{"kv/txn", {{"success", some}}}}, call_options).front().code;
   };
@@ -188,7 +189,7 @@ std::variant<Version, Snapshot> EtcdBackend::write(const std::string& name, cons
     next = std::min(at + most_operations, more.size());
     const auto begin = more.begin();
     if (write_some({begin + at, begin + next}) == EtcdCode::ok) continue;
-    // A message is for a waiter that has died meanwhile: the others are written by themselves.
+    // One of the waiters has died meanwhile, so etcd refused all: write each operation by itself.
     for (std::size_t i = at; i < next; ++i) write_some({more[i]});
   }
   return revision;
@@ -243,7 +244,7 @@ void EtcdBackend::sweep(const std::string& prefix, const std::string& after,
   for (EtcdEntry& entry : range_in(answer).entries) {
     if (!is_record(entry) || entry.lease != 0) continue;
     if (take_end(entry.value).value_or(now) >= now) continue;
-    // Delete it only if it is unchanged and has no lives.
+    // Delete the record only if it is unchanged and has no lives.
     json no_life = range_fields(entry.key + before_life, entry.key + after_lives);
     no_life.update({{"target", "CREATE"}, {"result", "EQUAL"}, {"create_revision", "0"}});
     client_.done({"kv/txn",
@@ -300,7 +301,7 @@ void EtcdBackend::revoke(const std::vector<std::int64_t>& leases, const CallOpti
 
 std::vector<CasLeases::Left> EtcdBackend::left_of(const std::vector<std::int64_t>& leases,
                                                   const CallOptions& call_options) {
-  // Each request has a connection of its own.
+  // Limited, because each of these requests has its own connection.
   constexpr std::size_t at_once = 8;
   std::vector<Left> all;
   for (std::size_t first = 0; first < leases.size(); first += at_once) {

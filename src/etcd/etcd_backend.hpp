@@ -33,7 +33,7 @@ class EtcdBackend final : public CasBackend, public CasLeases {
                                                 int cancel_fd) override;
   bool stays_connected(bool) const override { return true; }
   CasLeases* leases() override { return this; }
-  /// A request of etcd has at most 1.5 MiB; the rest is for the lives of holders and waiters.
+  /// etcd accepts requests of at most 1.5 MiB; a write also has the lives of holders and waiters.
   std::size_t largest_record() const override { return 200'000; }
   void close() override;
   std::string name() const override { return client_.name(); }
@@ -49,7 +49,8 @@ class EtcdBackend final : public CasBackend, public CasLeases {
 
   Snapshot snapshot_from(const std::string& name, std::int64_t revision, const EtcdRange& range,
                          Deadline sent, const CallOptions& call_options);
-  /// The time by the clock of a record that ends with a lease.
+  /// The present time of the clock by which a record expires at `ends`, from what is left of the
+  /// record's `lease`.
   microseconds clock_of(microseconds ends, std::int64_t lease, const CallOptions& call_options);
   std::vector<nlohmann::json> operations(const std::string& name, const Snapshot& over,
                                          const Update& update, const CallOptions& call_options);
@@ -65,7 +66,8 @@ class EtcdBackend final : public CasBackend, public CasLeases {
   std::optional<std::string> message_beside(const Keys& keys, std::int64_t after, Deadline end,
                                             int cancel_fd);
   void open_watch(const Keys& keys, std::int64_t after);
-  /// Returns false if the watch was cancelled because its start revision is compacted.
+  /// Takes a line of the stream. Returns false if etcd has ended the watch, for example because its
+  /// start revision is compacted.
   bool take_line(const std::string& line);
 
   EtcdClient client_;

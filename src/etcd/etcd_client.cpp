@@ -100,7 +100,7 @@ void EtcdClient::look_up(const CallOptions& call_options) {
   addresses_[current_] = found.empty() ? "" : name + joined(found, ",", in_brackets);
 }
 
-/// The name for messages; of several servers, it names the current one.
+/// The name for messages; with several servers, it contains the address of the current one.
 std::string EtcdClient::server_name() const {
   return servers_.size() == 1 ? shown_ : shown_ + ": " + servers_[current_].address();
 }
@@ -180,8 +180,8 @@ Deadline EtcdClient::try_until(std::size_t tries, Deadline deadline) const {
   return std::min(deadline, later(BootClock::now(), share));
 }
 
-/// Asks the current server. If it cannot be resolved, does not answer, or answers that it is
-/// unavailable, the next server is current.
+/// Asks the current server. If its name cannot be resolved, or it does not answer or answers that
+/// it is unavailable, the next server becomes current.
 std::variant<EtcdClient::Answers, EtcdClient::Trouble> EtcdClient::try_once(
     const std::vector<EtcdRequest>& requests, bool once, const CallOptions& call_options) {
   try {
@@ -222,7 +222,7 @@ EtcdClient::Answers EtcdClient::ask_servers(const std::vector<EtcdRequest>& requ
     each_refuses = each_refuses && error.kind() == ErrorKind::denied;
     const bool all_tried = tries + 1 >= servers_.size();
     if (BootClock::now() >= call_options.deadline || (all_tried && !is_electing)) {
-      // A server that is unreachable now may answer later.
+      // At least one server did not refuse the login, and may answer later: a waiter may retry.
       if (!each_refuses) throw_unavailable(error.what(), error.cause());
       throw Error(error);
     }

@@ -20,8 +20,8 @@ struct EtcdRequest {
   nlohmann::json fields = nlohmann::json::object();
 };
 
-/// The members of one etcd. It asks one of them until that one fails, then the next. One thread
-/// uses it at a time.
+/// A client of one etcd cluster. It asks one member until that member fails, then the next. One
+/// thread uses it at a time.
 class EtcdClient {
  public:
   EtcdClient(std::vector<Endpoint> servers, std::string shown);

@@ -15,7 +15,7 @@ using nlohmann::json;
 constexpr std::string_view digits_of_base64 =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// The field `name`; nothing's fields are empty, so that another product's answer does no harm.
+/// The field `name`, or an empty object if there is no such field, as in another product's answer.
 const json& member(const json& object, const char* name) {
   static const json nothing = json::object();
   if (!object.is_object()) return nothing;

@@ -14,7 +14,7 @@ namespace dlock {
 // The fields of etcd's requests and answers (api/etcdserverpb/rpc.proto) as its gateway writes
 // them: bytes are base64, 64-bit numbers are texts, and zero and false are omitted.
 
-/// The codes of gRPC that etcd's gateway answers with, as far as they are told apart.
+/// The gRPC codes in answers of etcd's gateway that dlock distinguishes.
 enum class EtcdCode : int {
   ok = 0,
   unknown = 2,
@@ -33,8 +33,8 @@ struct EtcdAnswer {
   nlohmann::json fields = nlohmann::json::object();
 };
 
-/// Parses one answer. One that begins with `{"result"` or `{"error"` is part of a stream. Returns
-/// nothing if `text` is no answer.
+/// Parses one answer, or one line of a stream, which has its answer in `result` or `error`. Returns
+/// nothing if `text` is not a JSON object.
 std::optional<EtcdAnswer> parse_answer(std::string_view text);
 
 /// A key as etcd stores it.
@@ -55,7 +55,7 @@ struct EtcdRange {
 std::int64_t number_in(const nlohmann::json& object, const char* name);
 /// A number of seconds, 0 if it is omitted or negative, and dlock's longest span at most.
 milliseconds span_in(const nlohmann::json& object, const char* name);
-/// A text; empty if it is omitted or is no text.
+/// A text; empty if it is omitted or not a text.
 std::string text_of(const nlohmann::json& object, const char* name);
 /// Whether the field exists and is true.
 bool is_true(const nlohmann::json& object, const char* name);
@@ -70,7 +70,7 @@ nlohmann::json range_fields(std::string_view from, std::string_view end);
 /// The first name after all names that begin with `prefix`.
 std::string end_of_prefix(std::string_view prefix);
 
-/// The condition of a transaction that the key's last change is that of `revision`; 0: no such key.
+/// The condition of a transaction that `revision` last changed the key; 0: the key does not exist.
 nlohmann::json unchanged_since(std::string_view key, std::int64_t revision);
 nlohmann::json put_operation(std::string_view key, std::string_view value);
 nlohmann::json delete_operation(std::string_view key);
@@ -86,7 +86,7 @@ std::vector<EtcdEvent> events_in(const nlohmann::json& answer);
 
 /// Base64 as the JSON of gRPC's gateway encodes bytes (RFC 4648, section 4).
 std::string to_base64(std::string_view bytes);
-/// Decodes it up to the first character that is not of base64.
+/// Decodes `text` up to the first character that is not base64.
 std::string from_base64(std::string_view text);
 
 }  // namespace dlock

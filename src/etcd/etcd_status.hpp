@@ -33,8 +33,8 @@ struct EtcdStatus {
 /// Asks only the member at `endpoint`. A failure to answer is part of the status, not an Error.
 EtcdMemberStatus ask_member(const Endpoint& endpoint, const CallOptions& call_options);
 
-/// Asks everything that needs a majority. Its user must be allowed to read keys that begin with
-/// `prefix`.
+/// Asks for everything that needs a majority. The user of `servers` must be allowed to read keys
+/// that begin with `prefix`.
 EtcdStatus ask_etcd(const std::vector<Endpoint>& servers, const std::string& prefix,
                     const CallOptions& call_options);
 

@@ -70,8 +70,8 @@ std::variant<EtcdEvent, Wake::Reason> EtcdBackend::next_change(const Keys& keys,
   }
 }
 
-/// The message to the own life that may come within a moment of what happened to another one: what
-/// is written first is not always told first.
+/// After an event of another life, waits until `end` for a message to the client's own life: etcd
+/// does not always report changes in the order in which they were written.
 std::optional<std::string> EtcdBackend::message_beside(const Keys& keys, std::int64_t after,
                                                        Deadline end, int cancel_fd) {
   while (true) {
@@ -104,7 +104,7 @@ std::variant<std::string, Wake::Reason> EtcdBackend::watch(RecordWatch& watch, D
     }
     if (!event.deleted && event.key == keys.front().life) return std::move(event.value);
     if (event.key == keys.front().life) return Wake::Reason::changed;
-    // Many that are granted the lock together are told one after another.
+    // Waiters that are granted the lock together are notified one after another.
     const milliseconds moment(event.deleted ? 5 : 500);
     const Deadline end = std::min(until, later(BootClock::now(), moment));
     if (auto message = message_beside(keys, watch.after, end, cancel_fd)) return *message;

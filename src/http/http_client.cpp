@@ -2,7 +2,8 @@
 
 #include <fcntl.h>
 
-// libcurl's type checks are macros that call functions by name; its handles are types, not void.
+// libcurl's type checks are macros that call functions by name, so they are turned off.
+// CURL_STRICTER makes the handles distinct types instead of void.
 #define CURL_DISABLE_TYPECHECK
 #define CURL_STRICTER
 #include <curl/curl.h>
@@ -51,7 +52,7 @@ struct LibCurl {
   }
 };
 
-/// Loads libcurl at the first call, because it loads other libraries, which a run on another engine
+/// Loads libcurl at the first call: libcurl loads other libraries, which a run on another engine
 /// does not need.
 const LibCurl& libcurl() {
   static const LibCurl functions;
@@ -140,8 +141,8 @@ struct HttpClient::Transfer {
   void encrypt();
   void take_result(HttpCall& call);
 
-  /// Called by libcurl with a part of the answer to `transfer`; another result than the part's size
-  /// ends it.
+  /// libcurl calls this with a part of the answer to `transfer`. Any result other than the part's
+  /// size ends the transfer.
   static std::size_t receive(char* data, std::size_t size, std::size_t count, void* transfer) {
     std::string& answer = static_cast<Transfer*>(transfer)->answer;
     if (answer.size() + size * count > largest_answer) return 0;
@@ -154,7 +155,8 @@ struct HttpClient::Transfer {
   }
 
   /// libcurl calls this before it sends the request of `transfer`, and again before it repeats the
-  /// request because a kept connection has ended without an answer. It repeats none with `once`.
+  /// request because a kept connection has ended without an answer. With `once`, this forbids the
+  /// repetition.
   static int before_sending(void* transfer, char*, char*, int, int) {
     auto& of = *static_cast<Transfer*>(transfer);
     if (of.sent && of.once) return CURL_PREREQFUNC_ABORT;

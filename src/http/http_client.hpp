@@ -31,15 +31,15 @@ struct HttpCall {
   HttpAddress to;
   std::string body;
   bool once = false;          ///< do not send it again if a kept connection ends without an answer
-  End end = End::failed;      ///< from here on the result
+  End end = End::failed;      ///< this and all that follows is the result
   std::string trouble{};      ///< why there is no answer, for people
   bool may_have_come = true;  ///< the server may have received the request
   long status = 0;            ///< of the answer
   std::string answer{};       ///< its body
 };
 
-/// Sends POSTs over HTTP/1.1 on kept connections, by libcurl, and reads one endless answer besides.
-/// One thread uses it at a time.
+/// Sends POSTs over HTTP/1.1 with libcurl, on connections that stay open, and reads one endless
+/// answer, the stream, at the same time. One thread uses it at a time.
 class HttpClient {
  public:
   explicit HttpClient(std::optional<TlsSettings> tls);
@@ -51,10 +51,10 @@ class HttpClient {
   /// opened with the previous header.
   void set_authorization(const std::string& value);
 
-  /// Sends all at once, each on a connection of its own, and returns when none is under way. Those
-  /// without an answer at the deadline say so; one that has more than 16 MiB is too large. Throws
-  /// Error{interrupted}, {usage} about files that the settings of TLS name, and {host_refused}
-  /// without libcurl.
+  /// Sends all calls at once, each on its own connection, and returns when all have ended. A call
+  /// fails if it has no answer at the deadline, or an answer of more than 16 MiB. Throws
+  /// Error{interrupted}, Error{usage} if a file in the TLS settings is unusable, and
+  /// Error{host_refused} without libcurl.
   void post(std::vector<HttpCall>& calls, const CallOptions& call_options);
 
   /// Opens a stream of lines in place of the previous one.
@@ -77,7 +77,7 @@ class HttpClient {
   bool wait(Deadline until, int cancel_fd);
 
   std::optional<TlsSettings> tls_;
-  bool files_checked_ = false;   ///< the files in tls_
+  bool files_checked_ = false;   ///< whether the files in tls_ were usable once
   std::shared_ptr<void> multi_;  ///< libcurl's handle of all connections
   std::string authorization_;
   std::vector<Transfer*> under_way_;

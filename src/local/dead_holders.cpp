@@ -23,7 +23,7 @@ Work work_of(const HoldEntry& hold) {
   return {owner_in(hold.token), hold.backing.command, hold.backing.process.started};
 }
 
-/// Whether dlock, or after its end its command, is alive.
+/// Whether the dlock of the hold, or at least its command, is alive.
 Life life_behind(const HoldEntry& hold, const Directory& directory) {
   const HolderIdentity& backing = hold.backing;
   const Life process = process_life(backing.process);
@@ -31,11 +31,11 @@ Life life_behind(const HoldEntry& hold, const Directory& directory) {
   if (process == Life::unknown) {
     return listens(directory, backing.mailbox) ? Life::alive : Life::unknown;
   }
-  // If /proc hides processes, they may belong to the command.
+  // `unknown` counts as alive: processes that /proc hides may belong to the command.
   return work_life(work_of(hold)) == Life::over ? Life::over : Life::alive;
 }
 
-/// Why an unknown state cannot be left to the lease here; empty if it can.
+/// Why the lease cannot decide about a hold whose state is unknown; empty if it can.
 std::string obstacle(const HoldEntry& hold, const Directory& directory) {
   const std::string& fifo = hold.backing.mailbox;
   std::string why;

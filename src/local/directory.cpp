@@ -51,8 +51,8 @@ struct AclEntry {
 /// write to the directory get both rights, and others none.
 std::uint16_t rights_on_file(unsigned of_directory) { return (of_directory & 2) != 0 ? 6 : 0; }
 
-/// False, with errno, if it cannot be created. A umask such as 0177 would create a directory that
-/// its owner cannot enter.
+/// Creates a directory unless it exists; false, with errno, if that fails. Sets the mode, because a
+/// umask such as 0177 would create a directory that its owner cannot enter.
 bool make_directory(const std::string& path) {
   if (mkdir(path.c_str(), 0700) != 0) return errno == EEXIST;
   return chmod(path.c_str(), 0700) == 0;
@@ -111,7 +111,7 @@ std::string directory_of_host(const std::string& of_machine, std::uint64_t boot,
   char text[PATH_MAX];
   const ssize_t got = readlink(mark.c_str(), text, sizeof text);
   const std::string found(text, got > 0 ? static_cast<std::size_t>(got) : 0);
-  // A container may see neither the boot id nor the name as its host does.
+  // The name is not enough to tell hosts apart: a container may have another name than its host.
   if (found == own || boot == 0 || (got < 0 && errno != ENOENT)) return of_machine;
   if (found.empty()) {
     if (!make_with_parents(of_machine) || symlink(own.c_str(), mark.c_str()) == 0) {

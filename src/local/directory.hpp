@@ -34,8 +34,8 @@ std::string host_id(const std::string& machine_id_file);
 
 /// Returns `of_machine`, or `of_machine-NAME` if a host with another boot id and another name used
 /// `of_machine` first: hosts cloned from one image share a machine id. A link in the directory
-/// names its host, which keeps the directory after a rename or a reboot. `boot` is 0 if it is
-/// unknown.
+/// names the boot id and name of its host. A host keeps the directory after a reboot or a rename,
+/// which changes only one of them. `boot` is 0 if it is unknown.
 std::string directory_of_host(const std::string& of_machine, std::uint64_t boot,
                               const std::string& name);
 
@@ -47,8 +47,8 @@ class Directory {
   int fd() const { return fd_.get(); }
   const std::string& path() const { return path_; }
   bool own() const { return own_; }
-  /// Up to `most` of the names in it, always the same ones, unordered; throws Error{host_refused}
-  /// if it cannot be read.
+  /// Up to `most` names of files in the directory, unordered, and the same names at each call.
+  /// Throws Error{host_refused} if the directory cannot be read.
   std::vector<std::string> names(std::size_t most = SIZE_MAX) const;
   /// `DIR/name`, escaped for a message.
   std::string shown(const std::string& name) const;

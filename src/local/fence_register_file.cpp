@@ -53,10 +53,9 @@ FenceFile FenceFile::open_in(Directory directory, const std::string& name, const
 
 /// Writes in place, so that the file stays the same for processes that wait for its lock and keeps
 /// its owner and mode, and the directory need not be writable. The write is atomic because a record
-/// fits into one sector, and no record is shorter than the one before, as fences grow. Only a
-/// longer record changes the file's size, which a power cut may separate from the text. The size
-/// therefore changes first, in a separate step: NULs after the newline are room for the next
-/// record.
+/// fits into one sector, and no record is shorter than the one before, as fences grow. For a longer
+/// record the file must grow, and a power cut may keep the new text without the new size. So the
+/// size changes first, in a separate step: NULs after the newline are room for the next record.
 Fence FenceFile::record_max(Fence fence) {
   std::string content;
   file_.read(0, longest_record + 1, content);
@@ -93,7 +92,8 @@ void FenceFile::sync() const {
   if (fdatasync(file_.fd()) != 0) throw_errno("cannot write " + shown());
 }
 
-/// Called before the first record, not when the file is created: its creator may have been killed.
+/// Called before the first record, not when the file is created: the process that created the file
+/// may have been killed before it could sync the directory.
 void FenceFile::sync_directory() const {
   const Fd readable(openat(directory_.fd(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!readable || fsync(readable.get()) != 0) {

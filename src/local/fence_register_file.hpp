@@ -12,8 +12,8 @@ namespace dlock {
 
 /// The file that remembers the largest fence that a resource has seen: one decimal number and a
 /// newline, or nothing before the first fence. It is locked (flock(2)) from open() to the end of
-/// its scope, so that one process after the other uses it. That holds on this host: a network file
-/// system may not share locks between hosts, nor keep synced data.
+/// its scope, so that only one process at a time uses it. All processes must be on one host: a
+/// network file system may not share locks between hosts, or may lose synced data.
 class FenceFile {
  public:
   /// Opens the file at `path`; a missing one is created for all users who may write to its
@@ -26,7 +26,7 @@ class FenceFile {
                         const std::function<void()>& waiting);
 
   /// Records `fence` unless a larger one is recorded, and returns the larger of both. After kill -9
-  /// or a power cut the file has either the old or the new one. Throws Error{wrong_data} if the
+  /// or a power cut the file has the old or the new fence. Throws Error{wrong_data} if the
   /// file contains something else, which stays, and Error{host_refused} if it cannot be written.
   Fence record_max(Fence fence);
 

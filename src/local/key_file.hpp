@@ -13,18 +13,18 @@
 
 namespace dlock {
 
-/// The suffixes of every key's and every latch's file. Apart from them, only the FIFOs of waiters
-/// and the fence files of `guard` belong to dlock.
+/// The suffixes of every key's and every latch's file. dlock's only other files are the FIFOs of
+/// waiters and the fence files of `guard`.
 constexpr std::string_view key_suffix = ".dlock";
 constexpr std::string_view latch_suffix = ".latch";
 
 /// The file name of `key`: the key percent-encoded, so that it is readable; a long one is shortened
-/// and ends in a hash. The file contains the whole key, and that decides.
+/// and ends in a hash. The file contains the whole key, which shows if two keys share a name.
 std::string key_file_name(const LockKey& key);
 /// The file name of the latch of this key.
 std::string latch_file_name(const LockKey& key);
 
-/// The name of the fence register of this resource; it is never cleaned up.
+/// The file name of this resource's fence register, which dlock never removes.
 std::string fence_file_name(const LockKey& resource);
 
 /// The key that belongs to a file name of a lock or latch; nothing for a shortened or other name.
@@ -42,11 +42,11 @@ struct Region {
   std::uint64_t end() const { return offset + length; }
 };
 
-/// Says where the state of a file is, in the byte order of the machine: the file never leaves it.
-/// Each file begins with two slots. One describes the current state, the other the one before. A
-/// writer puts the next state where the current one is not, and then writes the older slot, so that
-/// one complete state remains whenever the writer is killed. A reboot ends every process anyway, so
-/// nothing is synced to disk.
+/// Says where the state of a file is, in the machine's own byte order: no other machine uses the
+/// file. Each file begins with two slots, for the current state and the previous one. A writer
+/// writes the next state without overwriting the current one, and then replaces the older slot, so
+/// that one complete state remains whenever the writer is killed. A reboot ends every process
+/// anyway, so nothing is synced to disk.
 struct Slot {
   char mark[8] = {};
   std::uint64_t sequence = 0;  ///< the larger one is current; 0: nothing was written yet
@@ -69,21 +69,21 @@ struct StoredState {
 using ReadBytes = std::function<std::string_view(const Region& region)>;
 
 /// The state of a file; nothing if the file is not ours or is damaged. The body is the last result
-/// of `read`. A body torn by a power cut counts as not written if it is of another boot than this
-/// one, but not if either boot is unknown.
+/// of `read`. An incomplete body that another boot wrote counts as not written, because a power cut
+/// may have torn it; if either boot is unknown, the file counts as damaged.
 std::optional<StoredState> read_state(const ReadBytes& read, std::uint64_t boot);
 
-/// The slot of the next state. Without `tail` that keeps the current one.
+/// The slot of the next state. Without `tail`, the next state keeps the current tail.
 Slot next_slot(const Slot& current, std::string_view body, std::optional<std::string_view> tail,
                std::uint64_t boot);
 
-/// The file of one key or latch. dlock reads and changes it only while it has this lock.
+/// The file of one key or latch, locked (flock(2)) as long as this object exists.
 class KeyFile {
  public:
   using Use = LockedFile::Use;
 
-  /// Opens and locks the file like LockedFile. Refuses one with other names (hard links), and in an
-  /// own directory another user's.
+  /// Opens and locks the file like LockedFile. Refuses a file that has other names (hard links), or
+  /// that is another user's although the directory is the caller's own.
   static std::optional<KeyFile> open(const Directory& directory, const std::string& name, Use use,
                                      const CallOptions& call_options);
 
@@ -95,8 +95,8 @@ class KeyFile {
   enum class Boot { current, other, unknown };
   Boot written_in() const;
 
-  /// The tail of the state. Throws Error{wrong_data} if it is damaged; in a file of another boot, a
-  /// power cut has torn it, and it counts as empty. The result of read() is invalid afterwards.
+  /// The tail of the state. Throws Error{wrong_data} if it is damaged. If another boot wrote it, a
+  /// power cut has torn it, and it counts as empty instead. Invalidates the result of read().
   std::string_view read_tail();
 
   /// Replaces the result of read() and, if there is a `tail`, that of read_tail(). `just_before`

@@ -30,7 +30,7 @@ class LatchFile {
   static std::optional<LatchFile> open(const Directory& directory, const LockKey& key,
                                        KeyFile::Use use, const CallOptions& call_options);
 
-  /// Opens a file of this name for the latch of whatever key.
+  /// Opens the file of this name, whichever key its latch belongs to.
   static std::optional<LatchFile> open_file(const Directory& directory, const std::string& name,
                                             KeyFile::Use use, const CallOptions& call_options);
 

@@ -25,8 +25,8 @@
 namespace dlock {
 namespace {
 
-/// How long a key's file may stay locked before that is an error, unless the caller says more: if a
-/// thousand processes start at once, each has the lock for some milliseconds.
+/// How long dlock waits for the lock of a key's file; acquire() may wait longer. If a thousand
+/// processes start at once, each has this lock for some milliseconds.
 constexpr std::chrono::seconds longest_call{20};
 constexpr milliseconds shortest_call{100};
 /// If /proc hides the command's processes from a waiter, the waiter looks this often.
@@ -70,8 +70,8 @@ Lease lease_of(bool by_process, Deadline sent, milliseconds length) {
   return Lease{length, by_process ? never : valid_until(sent, length)};
 }
 
-/// Waiters are woken through the FIFO. For a hold by process, it shows to all pid namespaces that
-/// the process lives.
+/// Whether the token needs the FIFO, which wakes a waiter, and shows all pid namespaces that the
+/// process of a hold is alive.
 bool needs_mailbox(LockTable& table, const Token& token) {
   if (table.find_waiter(token) != table.queue.end()) return true;
   const HoldEntry* hold = table.find_hold(token);
@@ -97,7 +97,7 @@ void describe(const OpenKey& lock, const Directory& directory, KeyState& state) 
 
 constexpr std::size_t most_names_looked_at = 64;
 constexpr std::time_t fence_life_seconds = 7 * 24 * 3600;
-/// A FIFO is created shortly before it is opened.
+/// A younger FIFO may have been created just now, and its owner may not have opened it yet.
 constexpr std::time_t mailbox_youth_seconds = 60;
 
 void remove_unused(const Directory& directory, const std::string& name) {
@@ -117,8 +117,8 @@ void remove_unused(const Directory& directory, const std::string& name) {
 }
 
 /// A random sample of the names that dlock creates and removes. A directory keeps its order, so a
-/// fixed choice would always return the same names. Of a very large directory this usually reads
-/// only the beginning, because each new key pays for it.
+/// fixed choice would always return the same names. Usually only the beginning of a very large
+/// directory is read, because the read delays the request for a new key.
 std::vector<std::string> some_names_in(const Directory& directory) {
   constexpr std::size_t beginning = 4096;
   std::minstd_rand random(static_cast<std::uint32_t>(BootClock::now().time_since_epoch().count()));
@@ -177,7 +177,7 @@ std::variant<Wake, QueueWatch> LocalStore::look(const Claim& claim, Deadline unt
   auto key = OpenKey::open(directory_, claim.key, KeyFile::Use::change, claim.token,
                            call_options_until(until, cancel_fd));
   if (!key) return Wake{};
-  // A hold that was handed over is confirmed at once: as good as asking again, for half the work.
+  // Confirm a hold that was handed over in the same look: a second request would double the work.
   key->table.renew(claim.token, std::nullopt, key->now, key->notifier);
   key->save(claim.token);
   const HoldEntry* own = key->table.find_hold(claim.token);
@@ -203,7 +203,7 @@ Wake LocalStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
     try {
       seen = look(claim, until, cancel_fd);
     } catch (const Error& error) {
-      // Another process may have the file's lock for long.
+      // Another process had the file's lock, and `cancel_fd` ended the wait for it.
       if (error.kind() != ErrorKind::interrupted) throw;
       return Wake{Wake::Reason::interrupted, {}};
     }
@@ -215,8 +215,8 @@ Wake LocalStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
     poll_until(fds, std::min(until, pause));
     if (fds.front().revents != 0) return Wake{Wake::Reason::interrupted, {}};
     if (BootClock::now() >= until) return Wake{};
-    // The client that was just granted the lock needs the key's file and a processor now. If holds
-    // are short, the next notification is our own grant.
+    // Pause before the next look, because the client that was just granted the lock needs the key's
+    // file and a processor now. If holds are short, the next notification is our own grant.
     if (mailbox_.take() == News::of_others) {
       poll_until(std::span(fds).first(2), std::min(until, later(BootClock::now(), noteworthy)));
     }
@@ -278,8 +278,8 @@ std::vector<KeyState> LocalStore::inspect(const Query& query, const CallOptions&
   return states;
 }
 
-/// Goes by the files, and skips those that are not locks, while a key that the user has named must
-/// be a lock.
+/// Reads the files of the directory, and skips those that are not locks: only a key that the user
+/// has named must be a lock.
 std::map<LockKey, KeyState> LocalStore::matching_states(const std::vector<std::string>& globs,
                                                         const CallOptions& call_options) const {
   std::map<LockKey, KeyState> states;

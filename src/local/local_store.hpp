@@ -45,8 +45,8 @@ class LocalStore final : public Store, public HostView, public Latches {
 
   /// Removes files that nobody needs: those of keys that have been free for a week (they keep the
   /// fence until then), those of latches that expired that long ago, and FIFOs of killed processes.
-  /// It checks only a few names. Called whenever a new key's file was created, it keeps the
-  /// directory as small as its use.
+  /// It checks only a few names. Called whenever a file was created for a key, it keeps the number
+  /// of files in proportion to the keys in use.
   void collect_garbage() const;
 
   LatchState open_latch(const LockKey& key, const LatchOptions& terms,
@@ -59,7 +59,8 @@ class LocalStore final : public Store, public HostView, public Latches {
 
  private:
   std::variant<Wake, QueueWatch> look(const Claim& claim, Deadline until, int cancel_fd);
-  /// Changes the process or command of a hold by process; false if the hold is gone.
+  /// Changes the process or the command of a hold that lives by its process; false if the hold is
+  /// gone.
   bool change_process(const Claim& claim, ProcessId HolderIdentity::*which, pid_t pid);
   std::map<LockKey, KeyState> matching_states(const std::vector<std::string>& globs,
                                               const CallOptions& call_options) const;

@@ -41,7 +41,7 @@ bool lock_queued(int fd, const CallOptions& call_options, const std::string& whe
   pollfd fds[] = {{ended.fd(), POLLIN, 0}, {call_options.cancel_fd, POLLIN, 0}};
   poll_until(fds, call_options.deadline);
   given_up = true;
-  // The first signal may come just before the call.
+  // Repeat the signal, because the first one may come just before the call.
   constexpr auto between_nudges = milliseconds(1);
   while (!sleep_until(later(BootClock::now(), between_nudges), ended.fd())) {
     pthread_kill(waiting.native_handle(), nudge);
@@ -82,8 +82,8 @@ struct OpenedFile {
 OpenedFile open_for(LockedFile::Use use, const Directory& directory, const std::string& name) {
   constexpr int flags = O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
   while (true) {
-    // For writing even to read it, if dlock may write to it: NFS grants an exclusive lock on no
-    // other descriptor (flock(2)).
+    // Open for writing, if permitted, even for `read`: NFS grants an exclusive lock only on a
+    // descriptor that is open for writing (flock(2)).
     Fd fd(openat(directory.fd(), name.c_str(), O_RDWR | flags));
     const bool may_be_read = errno == EACCES || errno == EPERM || errno == EROFS || errno == EISDIR;
     if (!fd && use == LockedFile::Use::read && may_be_read) {

@@ -8,10 +8,10 @@
 namespace dlock {
 namespace {
 
-/// The text of a table has all waiters if they are at most this many. ...
+/// The text of a table has the whole queue if it has at most this many waiters.
 constexpr std::size_t most_in_text = 32;
-/// ... For a longer queue it has this many: enough for a good number of hand-overs before the tail
-/// must be read, yet each hand-over has little to read.
+/// For a longer queue, the text has this many waiters: enough for many hand-overs before the tail
+/// must be read, and few enough that a hand-over has little to read.
 constexpr std::size_t usual_in_text = 16;
 
 }  // namespace
@@ -105,7 +105,7 @@ void OpenKey::notify_new_predecessors(const Token& self) {
 
 void OpenKey::save(const Token& self) {
   notify_new_predecessors(self);
-  // The first waiter in the tail watches the last one before it.
+  // If the last waiter before the tail has left, the first one in the tail must watch another.
   const auto& queue = table.queue;
   auto& before = before_.queue;
   const bool last_has_stayed =
@@ -118,8 +118,8 @@ void OpenKey::save(const Token& self) {
     table.admit_waiters(now, notifier);
     notify_new_predecessors(self);
   }
-  // Notify before the new state is valid. If this process were killed in between, the woken waiters
-  // would find the old state and, among its holders, one that has ended.
+  // Notify before the new state is valid. If this process is killed in between, the woken waiters
+  // find the old state, in which a holder has ended, and decide by that.
   if (changed_ || table != before_) write([this] { notifier.deliver(); });
 }
 

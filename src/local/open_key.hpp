@@ -16,8 +16,8 @@ namespace dlock {
 /// One key with its file locked and its table updated from the processes. A caller that changes the
 /// table must call save(); otherwise nothing is written.
 ///
-/// In a long queue, the waiters after the first few are in the tail of the file. A hand-over does
-/// not touch it, except when the last of the first few leaves.
+/// In a long queue, the waiters after the first few are in the tail of the file. A hand-over reads
+/// and writes the tail only when the last of the first few leaves.
 class OpenKey {
  public:
   /// Returns nothing if the key has no file and `use` creates none. `self`: the token of the
@@ -26,7 +26,7 @@ class OpenKey {
                                      KeyFile::Use use, const Token& self,
                                      const CallOptions& call_options);
 
-  /// Opens a file of this name for whatever key it contains: an empty one before the first write.
+  /// Opens the file of this name, whichever key it contains; `key` is empty before the first write.
   static std::optional<OpenKey> open_file(const Directory& directory, const std::string& name,
                                           KeyFile::Use use, const Token& self,
                                           const CallOptions& call_options);

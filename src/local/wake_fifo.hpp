@@ -15,7 +15,7 @@ namespace dlock {
 /// The bytes in a FIFO; each means "look again".
 enum class News : char {
   own = '!',        ///< the FIFO's owner was granted the lock, or its hold was evicted
-  of_others = '.',  ///< its predecessor has changed, or the obstacle ends sooner: not urgent
+  of_others = '.',  ///< the owner's predecessor changed, or the obstacle ends sooner: not urgent
 };
 
 /// The FIFO in the lock directory at which one process listens. Others can open it for writing only
@@ -82,8 +82,8 @@ class FifoNotifier final : public WaiterNotifier {
   WakeWindow first_few() const override { return {1, 1}; }
   /// The waiter confirms its hold before it starts its command.
   milliseconds provisional_lease() const override { return milliseconds(2000); }
-  /// Notifies a waiter, unless it is notified already, that another one is before it now. False if
-  /// its process no longer listens.
+  /// Notifies a waiter, unless it is notified already, that its predecessor in the queue has
+  /// changed. False if the waiter's process no longer listens.
   bool tell_moved(const WaiterEntry& waiter);
   /// Notifies a holder that its hold was evicted.
   void tell_evicted(const HolderIdentity& holder) { pending_[holder.mailbox] = News::own; }

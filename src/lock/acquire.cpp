@@ -34,7 +34,7 @@ bool passes(const Refusal& refusal) {
   return refusal.why == Refusal::Reason::held || refusal.why == Refusal::Reason::unready;
 }
 
-/// All claims of one acquisition.
+/// One call of acquire(): its claims, and the holds acquired so far.
 class Acquisition {
  public:
   Acquisition(Store& store, std::vector<Claim> claims, const AcquireOptions& options,
@@ -167,7 +167,8 @@ std::optional<Acquisition::End> Acquisition::ask(const Ask& ask, const CallOptio
   return std::nullopt;
 }
 
-/// If it may wait, this treats a temporary error as a refusal: wait() retries.
+/// Asks for the first time. If the client may wait, a temporary error counts as a refusal, and
+/// wait() retries.
 std::optional<Acquisition::End> Acquisition::ask_first() {
   const bool waits = may_wait();
   const bool asks_again = waits && store_.waiter_asks_again();
@@ -178,7 +179,7 @@ std::optional<Acquisition::End> Acquisition::ask_first() {
   } catch (const Error& error) {
     if (!waits || !outage_.may_pass(error)) throw;
     outage_.go_on(error, wait_end_, options_.cancel_fd);
-    // No server has said that the key is held.
+    // The time is over, and no server has said that the key is held, so report the error.
     if (!may_wait()) throw;
     return std::nullopt;
   }
@@ -274,7 +275,7 @@ Acquisition::End Acquisition::wait_renewing() {
 }
 
 Acquired Acquisition::stopped(Stop stop) {
-  // A refusal that never queued and holds nothing needs no release, unless the votes were split.
+  // Release only if this client has queued or holds a key, or if the votes were split.
   const bool split = refusal_.why == Refusal::Reason::split;
   if (waited_ || split || !held_.empty()) leave();
   if (stop == Stop::interrupted) return Interrupted{outage_.reached()};
@@ -284,8 +285,8 @@ Acquired Acquisition::stopped(Stop stop) {
   return GaveUp{claim_->key, refusal_, waited_};
 }
 
-/// After a wait for one key, the leases of the keys before it are partly used up, and holds that
-/// need no renewal may be lost.
+/// Renews the holds acquired before the last wait: their leases are partly used up, and holds
+/// without a lease may be lost. Returns false if one is lost, or cannot be renewed now.
 bool Acquisition::refresh() {
   for (Held& held : std::span(held_).first(before_wait_)) {
     try {

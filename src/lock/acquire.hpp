@@ -13,7 +13,7 @@
 
 namespace dlock {
 
-/// acquire() reports to it how the wait goes. The command implements it.
+/// The command implements this interface; acquire() calls it to report how the wait goes.
 class AcquireListener : public ServerListener {
  public:
   /// The claim for this key is refused, and waits; called for each refusal.
@@ -22,7 +22,7 @@ class AcquireListener : public ServerListener {
   virtual void on_acquired(const LockKey& key) = 0;
 };
 
-/// The claims were not acquired in time.
+/// The claims were refused, or not acquired in time.
 struct GaveUp {
   LockKey key;
   Refusal refusal;

@@ -51,8 +51,8 @@ struct Token {
 };
 
 Token new_token(const Owner& owner);
-/// The owner for which new_token() made `token`; after a re-entry it is below the owner of the
-/// hold.
+/// The owner for which new_token() made `token`. If the token re-entered a hold, this is an owner
+/// below the owner of that hold.
 Owner owner_in(const Token& token);
 std::optional<std::string> token_fault(std::string_view text);
 
@@ -69,10 +69,10 @@ constexpr Limit exclusive{1};
 constexpr Limit no_limit{0};
 constexpr std::int64_t largest_limit = 1'000'000;
 
-/// How many of several servers must hold a claim of this limit. Any limit + 1 owners must meet on
-/// one server, which then refuses the last of them: a majority for exclusive locks, more for
-/// semaphores (with only a majority each, five owners fit into a semaphore of three on five
-/// servers). Readers need to meet only writers.
+/// How many of several servers must grant a claim of this limit. Any limit + 1 owners must meet on
+/// one server, which then refuses the last of them. This takes a majority for exclusive locks, and
+/// more for semaphores (with only a majority each, five owners fit into a semaphore of three on
+/// five servers). Readers need to meet only writers, so a majority is enough for them.
 std::size_t votes_needed(std::size_t servers, Limit limit);
 
 /// The process that made a request, as others see it in refusals and `inspect`.
@@ -80,12 +80,12 @@ struct Who {
   std::string host;
   pid_t pid = 0;
   std::string user;
-  std::string command;  ///< base name of the program; its arguments may hold secrets and stay here
+  std::string command;  ///< base name of the program; not its arguments, which may hold secrets
   std::string label;
   /// The process id of `command` if `pid` is the dlock that runs it; 0: the same process, or
   /// unknown.
   pid_t command_pid = 0;
-  /// Compares the process only, whether or not the pid of its command is known yet.
+  /// Compares everything except command_pid, which may not be known yet.
   bool operator==(const Who& other) const {
     return host == other.host && pid == other.pid && user == other.user &&
            command == other.command && label == other.label;

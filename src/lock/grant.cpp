@@ -56,7 +56,7 @@ std::vector<Holder> holders_of(std::vector<Holder> holds) {
   return holders;
 }
 
-/// A message takes less time than this.
+/// A message takes less time than this, unless this process was stopped.
 constexpr milliseconds late{500};
 
 std::optional<Grant> handed_over_grant(const DatedAnswer& answer, const HandOver& told,

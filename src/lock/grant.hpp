@@ -14,8 +14,8 @@ namespace dlock {
 /// A count-down latch: after `count` arrivals it is open for all waiters until it expires.
 struct LatchState {
   std::int64_t count = 0;
-  std::int64_t arrived = 0;  ///< at most `count`: who comes later is not recorded
-  milliseconds left{0};      ///< until it ends
+  std::int64_t arrived = 0;  ///< at most `count`: later arrivals are not recorded
+  milliseconds left{0};      ///< until the latch expires
   bool open() const { return arrived >= count; }
 };
 
@@ -60,8 +60,8 @@ struct Grant {
   bool confirmed = true;
   /// For a renewed hold: the limit with which it was granted.
   std::optional<Limit> limit{};
-  /// With several servers: on how many the hold was when all were last asked. A server that has had
-  /// no time to answer yet counts as one that has it.
+  /// With several servers: how many had the hold when all were last asked. A server that has had no
+  /// time to answer yet counts as one that has the hold.
   std::optional<QuorumMargin> margin{};
 };
 
@@ -98,22 +98,22 @@ struct Waiter {
 struct Refusal {
   enum class Reason {
     held,        ///< by other owners, or other waiters are first
-    upgrade,     ///< the owner holds it already, together with more others than this request allows
+    upgrade,     ///< this owner holds the key, together with more owners than the request allows
     gone,        ///< this token was released before and is never granted again
     superseded,  ///< a newer claim with `latest` has replaced this one; `held_by` contains it
     split,  ///< no claim won enough of several servers: ask again with another token, after a pause
             ///< of up to `ask_again_in`
-    unready,  ///< too few of several servers will have a vote for that long; `reason` names them
+    unready,  ///< until `ask_again_in` has passed, too few of several servers have a vote
   };
   Reason why = Reason::held;
   std::vector<Holder> held_by;   ///< the first few
   std::size_t holders = 0;       ///< how many owners hold the key
   std::size_t ahead = 0;         ///< how many waiters are before this request
-  std::size_t waiting = 0;       ///< how many waiters are queued, including this request if it is
+  std::size_t waiting = 0;       ///< how many waiters are queued; counts this request if queued
   Ticket ticket;                 ///< for the next request; meaningless if the request did not wait
   milliseconds ask_again_in{0};  ///< the longest time until the current obstacle ends
-  /// The first few waiters ask again after at most this long. If no message can tell them, this is
-  /// how they notice that waiters before them do not confirm their grants.
+  /// The first few waiters ask again after at most this long. If the engine sends no message about
+  /// it, this is how they notice that a waiter before them does not confirm its grant.
   milliseconds longest_sleep_near_head{5000};
   std::optional<Who> behind;  ///< the waiter before this one, if the holders would leave room
   std::string reason;         ///< for `unready`, and sometimes for `split`: text for users
@@ -139,7 +139,7 @@ struct KeyState {
   std::optional<LastGrant> last{};  ///< set only if the key is free
 
   bool of_lock() const { return !holders.empty() || !waiters.empty(); }
-  /// Whether a pattern of a query matches it.
+  /// Whether a query reports the key for a glob; a free key is reported only if asked for by name.
   bool in_use() const { return of_lock() || latch.has_value(); }
 };
 

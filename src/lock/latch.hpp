@@ -31,14 +31,14 @@ struct LatchOptions {
   milliseconds ttl{0};
 };
 
-/// A place where count-down latches live, apart from the locks of the same keys: what every engine
-/// answers. One thread at a time. All requests may be repeated, and are, where an answer is lost.
+/// The count-down latches of an engine, which are separate from the locks of the same keys. One
+/// thread at a time may use it. All requests may be repeated, and a request without an answer is.
 class Latches {
  public:
   virtual ~Latches() = default;
 
-  /// Creates the latch. An existing one is unchanged, except that this may extend its expiry. The
-  /// answer has its count.
+  /// Creates the latch. An existing latch stays unchanged, except that its expiry may be extended;
+  /// the answer then has the count of that latch.
   virtual LatchState open_latch(const LockKey& key, const LatchOptions& options,
                                 const CallOptions& call_options) = 0;
 
@@ -57,7 +57,7 @@ class Latches {
   virtual Wake::Reason sleep_at_latch(const LockKey& key, Deadline until, int cancel_fd) = 0;
 };
 
-/// await_latch() reports to it how the wait goes. The command implements it.
+/// The command implements this interface; await_latch() calls it to report how the wait goes.
 class LatchListener : public ServerListener {
  public:
   /// The latch is not open yet, and the wait goes on; called for each answer.

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int renewals_a_lease = 3;
 
-/// NTP corrects a clock by less than this when it starts.
+/// A smaller step of the wall clock is no reason to renew: NTP makes such steps when it starts.
 constexpr std::chrono::seconds noteworthy_step{1};
 
 /// A store that is not needed for longer than this is suspended.
@@ -93,7 +93,7 @@ RenewalSchedule::RenewalSchedule(Store& store, std::vector<Held> held, int stop_
     if (has_lease(each)) {
       const auto span = span_of(each.claim, each.grant.lease);
       due = later(now, rest - span * (renewals_a_lease - 1) / renewals_a_lease);
-      // Those that were granted the lock together do not confirm it together.
+      // Spread the confirmations of clients that were granted the lock together.
       const auto spread =
           each.claim.limit == exclusive ? milliseconds(0) : left_until(now + rest / 4);
       if (!each.grant.confirmed) due = later(now, random_up_to(spread));
@@ -337,7 +337,8 @@ void LeaseRenewer::renew_now(milliseconds at_most) {
 }
 
 std::vector<Held> LeaseRenewer::stop() {
-  // A reply comes sooner than a new connection: if we broke off, the next holder would wait longer.
+  // Wait a little for a confirmation in progress: after an interruption the release would need a
+  // new connection, which takes longer than the reply.
   if (thread_.joinable() && !confirmed_) {
     constexpr milliseconds longest_reply{200};
     std::unique_lock guard(mutex_);
@@ -383,7 +384,7 @@ void LeaseRenewer::report(const RenewalOutcome& renewal) {
     changed_margins_.emplace_back(key, *margin);
     news_.raise();
   }
-  // After the loss, so that the reason of a lease that has already expired is this failure.
+  // Only after report_loss(): if the lease has already expired, its reason is this failure.
   promise();
 }
 

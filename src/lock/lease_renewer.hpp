@@ -34,7 +34,7 @@ struct Held {
 struct Loss {
   LockKey key;
   bool gone = false;   ///< the engine reported it; otherwise the engine could not be asked in time
-  bool final = false;  ///< otherwise renewals fail at the moment but may still succeed
+  bool final = false;  ///< the hold is lost; otherwise renewals fail now but may still succeed
   std::string reason;  ///< part of a sentence for users: "server unreachable since …: …"
   std::optional<Who> evicted_by{};  ///< with `gone`, if known
 };
@@ -65,16 +65,17 @@ class RenewalSchedule {
   std::optional<RenewalOutcome> renew_next();
   /// Treats the lease that is due first as if its renewal had just failed for this reason.
   RenewalOutcome cannot_renew(const Error& why);
-  /// All holds are ours until then, whatever happens; `never` if none has a lease.
+  /// No lease expires before this time; `never` if no hold has a lease.
   Deadline safe_until() const;
   /// Whether every hold has been confirmed.
   bool confirmed() const;
 
   /// Makes every hold due now.
   void renew_now() { renew_by(BootClock::now()); }
-  /// The same, but at most once a second: some servers close every connection early.
+  /// The same, after a connection was closed, but at most once a second: some servers close every
+  /// connection early.
   void connection_closed();
-  /// The wall clock has moved by `step` against BootClock.
+  /// Takes note that the wall clock has moved by `step` against BootClock.
   void doubt(std::chrono::nanoseconds step);
   /// The holds with the leases last confirmed, and their unconfirmed time.
   std::vector<Held> take();
@@ -113,11 +114,11 @@ class LeaseRenewer {
   /// than the rest of a short hold.
   enum class Begin {
     now,
-    when_due,  ///< else the caller calls start() at start_by(), or when news_fd() is readable
+    when_due,  ///< the caller calls start() at start_by(), or when news_fd() is readable
   };
 
-  /// If `safe_until` is given, the value is stored there, on BootClock, so that another process can
-  /// read it. Throws Error{host_refused} if no thread can be created.
+  /// If `safe_until` is given, the renewer stores the value of safe_until() there, on BootClock, so
+  /// that another process can read it. Throws Error{host_refused} if no thread can be created.
   LeaseRenewer(Store& store, std::vector<Held> held,
                std::atomic<BootClock::rep>* safe_until = nullptr, Begin begin = Begin::now);
   ~LeaseRenewer();
@@ -139,7 +140,7 @@ class LeaseRenewer {
   /// set, a connection was closed, or HostView has news.
   int news_fd() const { return thread_.joinable() ? news_.fd() : doubts_.get(); }
   void take_news() const { news_.clear(); }
-  /// All holds are ours until then, whatever happens; `never` if none has a lease.
+  /// No lease expires before this time; `never` if no hold has a lease.
   Deadline safe_until() const { return Deadline(BootClock::duration(safe_until_->load())); }
   /// Whether every hold has been confirmed.
   bool confirmed() const { return confirmed_; }
@@ -150,8 +151,8 @@ class LeaseRenewer {
   /// Renews everything now instead of when due; returns after the attempt, or after `at_most`. For
   /// a caller that is about to be stopped.
   void renew_now(milliseconds at_most);
-  /// Ends the thread and interrupts a renewal in progress, or a confirmation that takes long. After
-  /// it, the caller may use the store again. Returns the holds with the leases last confirmed, and
+  /// Ends the thread and interrupts a renewal in progress, or a confirmation that takes long. Then
+  /// the caller may use the store again. Returns the holds with the leases last confirmed, and with
   /// their unconfirmed time.
   std::vector<Held> stop();
 

@@ -29,9 +29,8 @@ struct Standing {
 /// One of several independent servers that decide by majority: a Store and FenceRegister with
 /// additional operations for a quorum.
 ///
-/// renew(): if the hold's fence is smaller than the one that `options` says it was granted with,
-/// and the server has given out no larger one since, the hold and the server adopt that fence. The
-/// answer has the hold's fence after this.
+/// renew(): the hold and the server adopt the fence `options.granted`, unless the hold's fence is
+/// larger or the server has given out a larger one since. The answer has the resulting fence.
 class Member : public Store, public FenceRegister {
  public:
   /// Records a hold that the majority has and this server lacks. It skips the queue; if another

@@ -23,7 +23,8 @@ bool Outage::may_pass(const Error& why) const {
 void Outage::go_on(const Error& why, Deadline until, int cancel_fd) {
   reached_ = reached_ || says_later(why.cause());
   const bool first_refusal = is_refused_login(why.cause()) && !std::exchange(login_refused_, true);
-  // A connection that was only idle for too long is restored by the first retry.
+  // Report only the second failure: the first retry restores a connection that was idle for too
+  // long.
   const bool lasting = since_.has_value() && !told_;
   if (lasting || first_refusal) listener_.server_lost(why.what());
   told_ = told_ || lasting || first_refusal;

@@ -8,10 +8,10 @@
 
 namespace dlock {
 
-/// How long after the end of a wait the server may answer a request from before it.
+/// How long after the end of a wait the server may still answer a request sent during the wait.
 constexpr milliseconds time_for_a_last_answer{1000};
 
-/// Told by a waiter what becomes of its server.
+/// A waiter calls it when its server stops answering, and when the server answers again.
 class ServerListener {
  public:
   virtual ~ServerListener() = default;

@@ -24,7 +24,7 @@ std::variant<ReleaseResult, Error> release_until_answered(Store& store, const He
       return asked_before && result.has_gone() ? ReleaseResult{Released::yes} : result;
     } catch (const Error& error) {
       const auto again = later(BootClock::now(), pause);
-      // A server that serves other clients is well: its answer comes later.
+      // A server that is busy with other clients will answer later, so wait longer for it.
       const bool later_on = says_later(error.cause()) && was_granted;
       const bool may_pass = error.kind() == ErrorKind::unavailable ||
                             error.kind() == ErrorKind::host_refused ||

@@ -14,9 +14,9 @@ namespace dlock {
 std::variant<ReleaseResult, Error> release_until_answered(Store& store, const Held& held,
                                                           ReleaseMode mode, Deadline until);
 
-/// Releases everything that these claims hold or wait for, without min-hold. It retries each for
-/// `at_most` while the engine answers, and tries once more after the first one without an answer.
-/// True if the engine answered for all.
+/// Releases everything that these claims hold or wait for, without min-hold. It repeats a release
+/// for `at_most`; after one without an answer, all further releases share one `at_most` until the
+/// engine answers again. True if the engine answered for all.
 bool release_all(Store& store, const std::vector<Held>& held, milliseconds at_most);
 
 }  // namespace dlock

@@ -55,8 +55,8 @@ struct Wake {
   std::optional<Grant> grant{};
 };
 
-/// Whether and why a sleep ends after a message that wakes nobody: others may send such messages
-/// without end. The sleep loop of each engine calls it.
+/// Whether and why a sleep ends after a message that does not wake the waiter. The sleep loop of
+/// each engine calls it after such a message, because others may send them without end.
 std::optional<Wake::Reason> end_of_sleep(Deadline until, int cancel_fd);
 
 /// The options of a renewal.
@@ -139,7 +139,7 @@ class HostView {
   /// after it.
   virtual void leave_to(pid_t pid) = 0;
 
-  /// Readable when a result of inspect() may have changed; the caller then reads it empty.
+  /// Readable when a result of inspect() may have changed; the caller then reads all events.
   virtual Fd changes() = 0;
 };
 
@@ -190,7 +190,7 @@ class Store {
   /// stops; -1 for an unconnected one. The holder renews at once when one is closed.
   virtual std::vector<int> connections() const { return {}; }
 
-  /// Null if the engine uses only leases.
+  /// The engine's view of this host; null if the engine uses only leases.
   virtual HostView* host_view() { return nullptr; }
 
   /// The last error of each server that neither this function nor a margin has reported yet.
@@ -220,7 +220,7 @@ milliseconds drift_allowance(milliseconds lease);
 /// The local deadline of a lease that was granted for a request sent at `sent`.
 Deadline valid_until(Deadline sent, milliseconds lease);
 
-/// The largest possible fence: doubles are not exact above it, and no fence of ours is larger.
+/// The largest possible fence: above it, the numbers of Lua (doubles) are not exact.
 constexpr std::int64_t largest_fence = (1LL << 53) - 1;
 
 /// Remembers the largest fence that a resource has seen: the resource's side of fencing, for
@@ -229,8 +229,9 @@ class FenceRegister {
  public:
   virtual ~FenceRegister() = default;
 
-  /// Records `fence` unless a larger one is recorded, and returns the larger of both. It never
-  /// expires, and may be repeated. Throws Error{wrong_data} if its place contains something else.
+  /// Records `fence` unless a larger one is recorded, and returns the larger of both. The record
+  /// never expires, and the request may be repeated. Throws Error{wrong_data} if something else is
+  /// stored under the resource's name.
   virtual Fence record_max(const LockKey& resource, Fence fence,
                            const CallOptions& call_options) = 0;
 };

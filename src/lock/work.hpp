@@ -9,10 +9,10 @@
 
 namespace dlock {
 
-/// The processes that do the work under a lock. These started with the lock's owner, or one below
-/// it, as DLOCK_OWNER. Processes of the command's process group also count if the calling process
-/// may not read their environment (below sudo). A process group without the mark proves nothing,
-/// because the script around dlock is in it, too.
+/// The processes that do the work under a lock: those that started with the lock's owner, or an
+/// owner below it, as DLOCK_OWNER. If the calling process may not read a process's environment
+/// (below sudo), the process counts if it is in the command's process group. Otherwise the group
+/// does not count, because the script around dlock is in it, too.
 struct Work {
   Owner owner;
   ProcessId leader;         ///< the leader of the command's process group

@@ -24,8 +24,8 @@ OpenSsl find() {
 #else
 
 OpenSsl find() {
-  // Loads the version whose headers this was compiled with. libssl loads libcrypto, so a name that
-  // is not in libssl is found in libcrypto.
+  // Loads the version whose headers dlock was compiled with. libssl loads libcrypto, so a function
+  // that is not in libssl is found in libcrypto.
   const SharedLibrary library("libssl.so." + std::to_string(OPENSSL_SHLIB_VERSION),
                               "TLS needs OpenSSL, on Debian the package libssl3 or libssl3t64");
   OpenSsl loaded{};

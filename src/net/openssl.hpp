@@ -82,8 +82,8 @@ struct OpenSsl {
 #undef DLOCK_OPENSSL_MEMBER
 };
 
-/// Loads the libraries at the first call, because mapping them takes a millisecond, which a run
-/// without TLS does not need. Throws Error{host_refused} if they are not installed.
+/// Loads the libraries at the first call, so that a run without TLS saves the millisecond that
+/// mapping them takes. Throws Error{host_refused} if they are not installed.
 const OpenSsl& openssl();
 
 struct OpenSslFree {

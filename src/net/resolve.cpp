@@ -44,8 +44,8 @@ int look_up(const std::string& host, int port, int flags, std::vector<SocketAddr
 void look_up_aside(const std::shared_ptr<Lookup>& lookup, const std::string& host, int port) {
   std::thread([lookup, host, port] {
     std::vector<SocketAddress> found;
-    // AI_ADDRCONFIG saves queries that cannot help, but hides 127.0.0.1 if the machine has no other
-    // IPv4 address, as before DHCP has answered or in a container with IPv6.
+    // AI_ADDRCONFIG saves useless queries, but hides 127.0.0.1 if the machine has no other IPv4
+    // address, for example before DHCP has answered or in a container that has only IPv6.
     int fault = look_up(host, port, host == "localhost" ? 0 : AI_ADDRCONFIG, found);
     if (fault == EAI_NONAME || fault == EAI_NODATA || fault == EAI_AGAIN) {
       fault = look_up(host, port, 0, found);

@@ -14,9 +14,9 @@ struct SocketAddress {
   socklen_t length = 0;
 };
 
-/// Every address `host` resolves to, in the resolver's order. getaddrinfo(3) knows no deadline, so
-/// unless the host is a plain address it runs in a thread of its own, which is left behind if it
-/// does not answer in time. Throws Error{unavailable}.
+/// Returns every address of `host`, in the resolver's order. getaddrinfo(3) has no deadline, so it
+/// runs in a separate thread unless `host` is an address. If the thread is late, resolve()
+/// leaves it behind and throws Error{unavailable}, as it does for a host without an address.
 std::vector<SocketAddress> resolve(const std::string& host, int port,
                                    const CallOptions& call_options);
 

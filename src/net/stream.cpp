@@ -18,7 +18,7 @@
 namespace dlock {
 namespace {
 
-/// Whether this machine has no route to such an address, which says nothing about the server.
+/// Whether connect(2) failed only because this machine has no route to the address.
 bool has_no_way(int error) {
   return error == EAFNOSUPPORT || error == EADDRNOTAVAIL || error == ENETUNREACH;
 }
@@ -31,8 +31,8 @@ bool ready(int fd, short events, const CallOptions& call_options) {
   return true;
 }
 
-/// Calls connect(2); returns 0 or errno. A Unix socket with a full backlog answers EAGAIN at once,
-/// so it is tried again until the deadline.
+/// Calls connect(2); returns 0 or errno. A Unix socket with a full backlog answers EAGAIN at once:
+/// then it calls connect(2) again until the deadline.
 int begin_connect(const Fd& socket, const SocketAddress& address, const CallOptions& call_options) {
   constexpr milliseconds pause{2};
   const auto* to = reinterpret_cast<const sockaddr*>(&address.storage);
@@ -99,8 +99,8 @@ void tune_tcp(const Fd& socket) {
 
 using namespace std::string_view_literals;
 
-/// Limits the time that a server fills with messages without data, such as HelloRequests and
-/// tickets.
+/// Throws at the deadline, even while the server still sends messages without data, such as
+/// HelloRequests and tickets.
 void check_time(const CallOptions& call_options, const char* awaited) {
   if (left_until(call_options.deadline) == milliseconds(0)) {
     throw_unavailable(std::string("no answer ") + awaited);
@@ -208,8 +208,8 @@ void Stream::shake_hands(const CallOptions& call_options) {
       // The last bytes of the handshake go out with the first request, in one write.
       if (tls_->shake_hands()) return;
     } catch (const Error&) {
-      // Sends the alert for the server's log, if the socket takes it at once. Nothing depends on
-      // its arrival.
+      // Sends the alert, for the server's log, if the socket takes it at once. The handshake has
+      // failed already, so a lost alert changes nothing here.
       const std::string alert = tls_->outgoing();
       (void)!::send(fd(), alert.data(), alert.size(), MSG_NOSIGNAL);
       throw;
@@ -226,7 +226,7 @@ void Stream::shake_hands(const CallOptions& call_options) {
 }
 
 void Stream::look_for_plain_text(const CallOptions& call_options) const {
-  // Redis takes a ClientHello for the beginning of a line and waits for the rest.
+  // Redis reads a ClientHello as the beginning of a line and waits silently for the rest.
   constexpr milliseconds long_for_a_first_byte{1000};
   const auto quiet = std::min(long_for_a_first_byte, left_until(call_options.deadline) / 2);
   if (ready(fd(), POLLIN, at_most(quiet, call_options))) return;
@@ -235,8 +235,8 @@ void Stream::look_for_plain_text(const CallOptions& call_options) const {
     throw_unavailable(speaks_no_tls, Cause::no_tls);
 }
 
-/// Sends `bytes` in plain text on a second connection and returns the server's answer; empty if it
-/// does not answer at once. The server is not verified, so the answer is only good for a hint.
+/// Sends `bytes` in plain text on a second connection and returns the server's answer, or "" if
+/// none comes at once. The server is not verified, so its answer may only improve a message.
 std::string Stream::probe(std::string_view bytes, const CallOptions& call_options) const {
   constexpr milliseconds at_once{500};
   const auto time = std::min(at_once, left_until(call_options.deadline) / 2);
@@ -279,7 +279,7 @@ bool Stream::has_ended() {
     const auto got = recv(fd(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
     return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
   }
-  // The bytes that arrived may be a session ticket or a close_notify; only TLS can tell.
+  // The bytes that arrived may be a session ticket or a close_notify; only TLS can tell which.
   constexpr int most_of_an_idle_time = 4;
   try {
     for (int i = 0; i < most_of_an_idle_time && !tls_->is_closed(); ++i) {
@@ -319,7 +319,7 @@ std::string Stream::receive(const CallOptions& call_options) {
     }
     tls_->arrive(bytes);
     arrived_ = tls_->read();
-    // An answer of TLS itself, such as new keys.
+    // TLS itself may have to answer, for example to an update of the keys.
     to_send_ += tls_->outgoing();
     if (!flush(call_options)) ended(call_options);
     if (arrived_.empty()) check_time(call_options, "in time");

@@ -18,9 +18,8 @@ namespace dlock {
 /// Error{denied}; the stream must not be used after it.
 class Stream {
  public:
-  /// Tries every address the host resolves to, each for its share of the time left. With TLS it
-  /// does the handshake within the same time, and throws Error{usage} about files that the settings
-  /// of TLS name.
+  /// Tries every address of the host, each for its share of the remaining time. With TLS, the
+  /// handshake is part of that time, and an unusable file in the TLS settings throws Error{usage}.
   static Stream connect(const Endpoint& endpoint, const CallOptions& call_options);
 
   /// Whether the peer is known to have closed the stream; bytes that arrived before can still be
@@ -39,7 +38,7 @@ class Stream {
   static Stream open(const SocketAddress& address, const CallOptions& call_options, int& error);
   static Stream open_any(const Endpoint& endpoint, const CallOptions& call_options);
 
-  // The bytes of the socket, without TLS.
+  // These functions transfer the bytes of the socket, without TLS.
 
   /// Sends to_send_; returns false if the connection has ended.
   bool flush(const CallOptions& call_options);
@@ -59,8 +58,8 @@ class Stream {
 
   Fd socket_;
   SocketAddress peer_;
-  bool at_end_ = false;  ///< receiving or sending has met the end of the connection
-  std::string broke_;    ///< how it broke, for people; empty if it is open or just closed
+  bool at_end_ = false;  ///< a read or a write has found the connection closed or broken
+  std::string broke_;    ///< the error that broke the connection; empty if it is open or was closed
   std::unique_ptr<TlsSession> tls_;
   std::string to_send_;  ///< not yet accepted by the socket
   std::string arrived_;  ///< not yet returned by receive()

@@ -33,7 +33,7 @@ std::string printed(const Print& print) {
   return escaped({text, static_cast<std::size_t>(size)}) + (size == enough ? "..." : "");
 }
 
-/// `CN=db1,O=Example`, escaped; `(no name)` if it is empty.
+/// `CN=db1,O=Example`, escaped; `(no name)` if the name is empty.
 std::string text_of(const X509_NAME* name) {
   // The format of RFC 2253, but with readable UTF-8.
   constexpr unsigned long style =

@@ -11,7 +11,7 @@
 
 namespace dlock {
 
-/// For people: the server answers in plain text.
+/// The message if the server answers in plain text.
 inline constexpr const char* speaks_no_tls =
     "it does not speak TLS: where that is meant, write redis:// in place of rediss://";
 
@@ -31,8 +31,8 @@ OpenSslPtr<SSL_CTX> client_context(const TlsSettings& settings);
 /// or newer; the server's certificate and name are always verified. A failure is Error{denied} if
 /// one side does not trust the other, otherwise Error{unavailable}.
 ///
-/// It sends no close_notify: after a fork two processes share the connection, and the one that
-/// drops it must not end it for the other.
+/// A session sends no close_notify: after a fork two processes share the connection, and the one
+/// that closes its copy must not end the connection for the other.
 class TlsSession {
  public:
   /// Throws Error{usage} about TLS files, and Error{host_refused} if OpenSSL is not installed.

@@ -14,7 +14,7 @@ struct LevelStyle {
   Tone tone;
 };
 
-/// In the order of the levels.
+/// One style for each Level, in the order of the enumerators.
 constexpr LevelStyle styles[] = {{"ok", Tone::good}, {"warning", Tone::busy}, {"error", Tone::bad}};
 
 const LevelStyle& style_of(Level level) { return styles[static_cast<std::size_t>(level)]; }

@@ -7,9 +7,9 @@
 
 namespace dlock {
 
-/// The server's name, a line for each check and one for the verdict: level, check, finding, and the
-/// advice after `->`. On a terminal, longer lines continue below their text, and levels have
-/// colours.
+/// The server's name, one line for each check, and one for the verdict: level, check, finding, and
+/// the advice after `->`. On a terminal, levels have colours, and the rest of a line that is too
+/// long is indented on the next line.
 std::string diagnosis_text(const Diagnosis& diagnosis, const Screen& screen);
 
 /// The same diagnosis as one JSON object on one line.

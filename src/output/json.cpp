@@ -40,7 +40,7 @@ Json lease_json(const Holder& holder) {
 
 Json fence_json(Fence fence) { return fence == Fence{} ? Json(nullptr) : Json(fence.value); }
 
-/// The holder's value is all that is known of a lock of another library.
+/// dlock knows a lock of another library only by the value that its holder stored.
 Json foreign_json(const Holder& holder) {
   const bool told = holder.acquired_at != WallTime{};
   return {{"library", holder.library},

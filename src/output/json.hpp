@@ -45,7 +45,7 @@ std::string evicted_json(const LockKey& key, const std::vector<Holder>& evicted)
 /// The output of `latch --json`.
 std::string latch_json(const LockKey& key, const LatchState& state);
 
-/// The result of `run`, which --status-fd gets at its end.
+/// The result of `run`, written to --status-fd when `run` ends.
 struct RunStatus {
   std::string outcome;  ///< exited, signalled, lost, max-hold, not-acquired, not-started,
                         ///< interrupted or error

@@ -39,7 +39,7 @@ void write_line(Priority priority, const std::string& text) {
   write_all(STDERR_FILENO, grade + "dlock: " + text + "\n");
 }
 
-/// After these words messages name a key; elsewhere it may be a common word.
+/// Messages name a key after these words. Elsewhere the text of a key may be an ordinary word.
 constexpr std::string_view before_a_key[] = {": ",    "for ",     "from ",    "held ",  "latch ",
                                              "lost ", "matches ", "release ", "renews "};
 
@@ -67,7 +67,7 @@ bool write_all(int fd, const std::string& text) {
   while (!rest.empty()) {
     const auto written = write(fd, rest.data(), rest.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0 && errno == EAGAIN) {  // another process has made it non-blocking
+    if (written < 0 && errno == EAGAIN) {  // another process has made the file non-blocking
       takes_a_line(fd, never);
       continue;
     }

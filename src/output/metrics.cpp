@@ -32,7 +32,7 @@ constexpr const char last_success[] = "dlock_last_success_timestamp_seconds";
 constexpr const char last_fence[] = "dlock_last_fence";
 constexpr const char losses[] = "dlock_losses_total";
 
-/// The value of a label, escaped for its quotes.
+/// The key as the value of a label, escaped so that it can stand in quotes.
 std::string in_label(const std::string& key) {
   std::string out;
   for (const char c : is_plain_text(key) ? key : escaped(key)) {
@@ -55,7 +55,7 @@ std::string seconds(milliseconds span) {
 /// The labels and the value of each sample of a metric.
 using Samples = std::vector<std::pair<std::string, std::string>>;
 
-/// Appends two comment lines and the samples; nothing if there is none.
+/// Appends a HELP line, a TYPE line and the samples; appends nothing if there are no samples.
 void add_metric(std::string& out, const std::string& name, const std::string& type,
                 const std::string& help, const Samples& samples) {
   if (samples.empty()) return;
@@ -63,8 +63,8 @@ void add_metric(std::string& out, const std::string& name, const std::string& ty
   for (const auto& [labels, value] : samples) out += name + "{" + labels + "} " + value + "\n";
 }
 
-/// The value of one sample, if it is a plain decimal number: the file may be foreign. `text` begins
-/// with a line feed, as each of its lines follows one.
+/// The value of one sample, if it is a plain decimal number: another program may have written the
+/// file. `text` begins with a line feed, so that one precedes each of its lines.
 std::optional<std::string> sample_of(std::string_view text, const char* name,
                                      const std::string& labels) {
   constexpr std::size_t longest = 20;
@@ -224,7 +224,7 @@ std::string run_metrics(const std::vector<LockKey>& keys, const RunStatus& statu
 }
 
 std::string inspect_metrics(const std::vector<KeyState>& states) {
-  // Each key has one sample, even if two keys of foreign clients have the same label.
+  // Two keys of other clients may get the same label: only the first has a sample.
   std::map<std::string, const KeyState*> locks;
   std::map<std::string, const KeyState*> latches;
   for (const KeyState& state : states) {

@@ -17,8 +17,8 @@
 namespace dlock {
 namespace {
 
-/// The columns of a character by wcwidth(3), in UTF-8 whatever locale the user has. One for
-/// characters that the C library does not know, and for all if it has no such locale.
+/// The columns of a character by wcwidth(3) in UTF-8, whatever locale the user has; 1 if the C
+/// library does not know the character or has no UTF-8 locale.
 std::size_t columns_of(std::uint32_t code_point) {
   constexpr std::uint32_t first_not_ascii = 0x80;
   if (code_point < first_not_ascii) return 1;
@@ -69,7 +69,7 @@ bool is_utf8_locale() {
 /// The codes of ECMA-48, in the order of the tones.
 constexpr const char* tone_codes[] = {"", "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[33m", "\x1b[31m"};
 
-// These sequences are ECMA-48 and, for the second screen, xterm.
+// ECMA-48 defines these sequences, except those for the second screen, which are from xterm.
 constexpr const char* second_screen = "\x1b[?1049h\x1b[?25l";
 constexpr const char* first_screen = "\x1b[?25h\x1b[?1049l";
 constexpr const char* to_the_top = "\x1b[H";
@@ -159,7 +159,7 @@ void LiveLine::wipe() {
   width_ = 0;
 }
 
-/// A terminal that was made narrower has wrapped the line.
+/// Goes up to the line's start first, because a terminal that was made narrower has wrapped it.
 std::string LiveLine::wiping() const {
   const std::size_t lines_above = width_ == 0 ? 0 : (width_ - 1) / screen_at(fd_).columns;
   const std::string up = lines_above > 0 ? "\x1b[" + std::to_string(lines_above) + "A" : "";

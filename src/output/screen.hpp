@@ -16,8 +16,8 @@ bool is_plain_text(std::string text);
 /// The meaning of a part of the output, shown as a colour.
 enum class Tone { plain, title, faint, good, busy, bad };
 
-/// The properties of an output descriptor. The default is a file or a pipe, for which nothing is
-/// shortened, so that searches for a name find it.
+/// The properties of an output descriptor. The default is a file or a pipe, where text is never
+/// shortened, so that a search finds each name.
 struct Screen {
   bool is_terminal = false;
   /// True for a terminal that can move the cursor and says which job is in the foreground. A
@@ -31,7 +31,7 @@ struct Screen {
   std::size_t columns = 80;
   std::size_t rows = 24;
 
-  /// Text of other clients, escaped so that it is safe here.
+  /// Text of other clients, escaped so that it cannot control this terminal.
   std::string shown(std::string_view text) const;
   /// The text, cut to `most` columns if this is a terminal; a mark then replaces the rest.
   std::string fitted(std::string_view text, std::size_t most) const;
@@ -42,13 +42,13 @@ struct Screen {
 /// environment. A terminal without a size counts as 80 columns and 24 rows.
 Screen screen_at(int fd);
 
-/// Whether this process's job is in the foreground of the terminal `fd`: others must not draw
-/// there.
+/// Whether this process's job is in the foreground of the terminal `fd`; background jobs must not
+/// draw there.
 bool in_foreground(int fd);
 
-/// A drawing that is renewed in the same place of a terminal. It uses the second screen, as an
-/// editor does, because a change of the size leaves nothing behind there. It draws only while its
-/// job is in the foreground. Its destructor restores the first screen.
+/// A drawing that is repeated in the same place of a terminal. It uses the second screen, as an
+/// editor does, because resizing the terminal leaves no remains of old drawings there. It draws
+/// only while its job is in the foreground. Its destructor restores the first screen.
 class Picture {
  public:
   explicit Picture(int fd) : fd_(fd) {}

@@ -65,7 +65,7 @@ std::string waiting_since(milliseconds waited) {
   return counts ? "waiting " + human_duration(waited) + " for " : "waiting for ";
 }
 
-/// The text for a narrow screen: names are shortened to fit, but no fact is left out.
+/// The text for a narrow screen, with shortened names but all facts.
 std::string short_waiting_text(const LockKey& key, const Refusal& refusal, milliseconds waited,
                                const Screen& screen) {
   constexpr std::size_t least_of_a_name = 8;
@@ -211,7 +211,7 @@ std::string exec_error_text(const std::string& name, int error) {
   const bool missing = error == ENOENT;
   const bool searched = missing && !name.empty() && name.find('/') == std::string::npos;
   const bool shell_line = missing && name.find(' ') != std::string::npos;
-  // ENOENT for a file that exists: the interpreter in its first line is missing (execve(2)).
+  // ENOENT although the file exists: the interpreter in its first line is missing (execve(2)).
   const bool is_there = missing && !searched && access(name.c_str(), F_OK) == 0;
   return "cannot run \"" + escaped(name) + "\": " + std::strerror(error) +
          (searched ? " in PATH" : "") +

@@ -94,7 +94,7 @@ std::string place_text(const Who& who, const Screen& screen) {
   return screen.shown(who.user) + "@" + screen.shown(who.host);
 }
 
-/// On how many of several servers a holder has its hold: red if no more of them may fail.
+/// The number of servers on which a holder has its hold; red if the hold cannot lose another one.
 Cell servers_cell(const Holder& holder, const std::string& before, const std::string& behind) {
   const auto needed = votes_needed(static_cast<std::size_t>(holder.servers), holder.limit);
   const bool at_the_edge = static_cast<std::size_t>(holder.held_on) <= needed;
@@ -111,7 +111,7 @@ std::vector<Cell> head_of(Cell role, const Who& who, const std::string& age, con
           {"for " + age}};
 }
 
-/// A holder with the layout of another library: only the content of its value is known.
+/// The entry of a holder that uses another library: dlock knows only the value that it stored.
 Entry foreign_entry(const Holder& holder, const Screen& screen) {
   Entry entry{{{"held by", Tone::busy}, {"a client of " + holder.library}}, {}};
   auto& facts = entry.facts;

@@ -17,7 +17,7 @@ struct Task {
   bool is_release() const { return std::holds_alternative<Release>(request); }
 };
 
-/// The queued claim that later messages of the node may be about, if any.
+/// The claim that has queued up and about which the node may send messages; nothing if none has.
 std::optional<Claim> subject_of_messages(const Task& task, const Response& response) {
   const auto* vote = std::get_if<Vote>(&task.request);
   const auto* answer = std::get_if<Answer>(&response);
@@ -48,8 +48,8 @@ struct Perform {
 
 }  // namespace
 
-/// How long a node that has answered has to confirm its releases. The process should not exit
-/// earlier: a server that cannot send to a connection drops what it has not read from it yet.
+/// How long a node that has answered before may take to confirm its releases. The process should
+/// not exit earlier: a server that cannot reply to a connection drops its unread requests.
 constexpr milliseconds time_to_confirm{20};
 /// How long sending a release to a node that never answered may take.
 constexpr milliseconds time_to_send{5};
@@ -60,7 +60,7 @@ class ThreadedNodeClients::NodeWorker {
   NodeWorker(std::size_t node, std::unique_ptr<Member> member, ThreadedNodeClients& clients)
       : name_(member->name()), node_(node), member_(std::move(member)), clients_(clients) {}
 
-  /// An unused worker shares its events with every process forked since, and must not raise them.
+  /// A worker without a thread may share its events with forked processes, and must not raise them.
   ~NodeWorker() {
     if (!thread_.joinable()) return;
     {
@@ -88,8 +88,8 @@ class ThreadedNodeClients::NodeWorker {
   bool has_sent_releases() const { return all_sent_.raised(); }
   int connection() const { return connection_; }
 
-  /// Waits until the node has done all releases, or, if it never answered, has been sent them. All
-  /// nodes have the same time, which began at `since`.
+  /// Waits until the node has confirmed all releases or, if it never answered, until they have been
+  /// sent. The time for this began at `since` for all nodes.
   void await_releases(Deadline since) {
     const bool answers = answers_;
     pollfd fds[] = {{all_released_.fd(), POLLIN, 0}, {answers ? -1 : all_sent_.fd(), POLLIN, 0}};
@@ -192,7 +192,7 @@ class ThreadedNodeClients::NodeWorker {
   std::atomic<int> connection_ = -1;   ///< the socket that brought the last answer
   Event all_released_;
   Event all_sent_;
-  std::optional<Claim> listening_;  ///< the thread's
+  std::optional<Claim> listening_;  ///< used only by the thread
   std::thread thread_;
 };
 

@@ -54,7 +54,7 @@ inline bool is_upkeep(const NodeRequest& request) {
 
 struct NodeReply {
   std::size_t node = 0;
-  std::uint64_t request = 0;  ///< numbered by ask(); 0: unasked
+  std::uint64_t request = 0;  ///< the number from ask(); 0: the node sent this without a request
   Standing standing;
   Response response;
 };
@@ -83,9 +83,9 @@ class NodeClients {
   /// The next answer of any node, or nothing at `until`. Throws Error{interrupted}.
   virtual std::optional<NodeReply> hear(Deadline until, int cancel_fd) = 0;
 
-  /// Prepares for a fork: pending requests are done or not, and their answers are dropped. The
-  /// nodes are connected anew, and no thread of this object runs until one is asked. Throws an
-  /// Error with nothing changed.
+  /// Prepares for a fork. Drops the answers to pending requests, which may or may not have been
+  /// carried out. Connects anew; no thread of this object runs until the next ask(). If it throws
+  /// an Error, nothing has changed.
   virtual void begin_anew() = 0;
 };
 

@@ -11,7 +11,7 @@ namespace {
 
 using State = NodeVote::State;
 
-/// Throws one Error that sums up those of `servers`.
+/// Throws one Error that sums up the errors of the nodes.
 [[noreturn]] void throw_no_majority(const std::vector<Error>& troubles, std::size_t servers) {
   ErrorKind common = troubles.empty() ? ErrorKind::unavailable : troubles.front().kind();
   Cause cause = Cause::none;
@@ -29,7 +29,7 @@ using State = NodeVote::State;
 }  // namespace
 
 void ServerClocks::note(std::size_t node, const ClockReading& reading) {
-  // Two clocks drift apart by at most one part in so many since the earlier reading.
+  // Since the earlier reading, two clocks have drifted apart by at most one part in this many.
   constexpr int drift_one_in = 1000;
   auto& known = known_[node];
   const auto unsure = reading.received - reading.sent;
@@ -187,7 +187,7 @@ void Nodes::check_identity(NodeReply& reply) {
                                                  " are the same server: name each once");
     return;
   }
-  // A good server that has become a bad one, such as a replica, was named rightly.
+  // A known server that has become unusable, such as a new replica, is not a mistake of the user.
   const auto* error = std::get_if<Error>(&reply.response);
   if (error != nullptr && error->kind() == ErrorKind::usage) {
     reply.response = Error(ErrorKind::unavailable, error->what());
@@ -234,7 +234,7 @@ QuorumMargin Nodes::margin_of(const QuorumHold& hold) {
   for (std::size_t i = 0; i < size(); ++i) {
     const NodeVote& vote = hold.node_votes[i];
     const bool just_asked = vote.awaited && BootClock::now() < later(hold.asked, straggler_wait);
-    // All nodes were told the fence that was decided on, after they voted.
+    // The fence was decided on after the votes, and then sent to all nodes with another one.
     const bool differs = hold.is_confirmed(vote) && hold.acquired && vote.fence != hold.fence;
     if ((hold.is_confirmed(vote) && !differs) || just_asked) {
       ++margin.held;
@@ -255,7 +255,7 @@ QuorumMargin Nodes::margin_of(const QuorumHold& hold) {
 std::optional<Refusal> Nodes::too_few_votes(const QuorumHold& hold) const {
   std::vector<milliseconds> waits;
   std::vector<std::string> names;
-  std::size_t able = 0;  ///< nodes that can vote, or may be able to
+  std::size_t able = 0;  ///< nodes that are not known to be in quarantine
   for (std::size_t i = 0; i < size(); ++i) {
     const NodeVote& vote = hold.node_votes[i];
     if (vote.is_silent() || vote.votes()) {

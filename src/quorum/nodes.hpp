@@ -42,7 +42,7 @@ class ServerClocks {
   std::vector<std::optional<Known>> known_;
 };
 
-/// The answers of this type.
+/// The answers that are of type Kind.
 template <typename Kind>
 std::vector<Kind> all_of(const std::vector<Response>& answers) {
   std::vector<Kind> all;
@@ -68,17 +68,17 @@ class Nodes {
 
   /// Sends requests. `about` notes the replies; if it is null, nobody needs them.
   void ask(std::vector<NodeCall> requests, QuorumHold* about);
-  /// The hold that notes the messages that nodes send unasked.
+  /// Passes the messages that nodes send without a request to `hold`.
   void listen_for(QuorumHold& hold) { waiting_ = &hold; }
   /// Called before a hold is destroyed.
   void forget(const QuorumHold& hold);
   /// The next reply to a request, or a message that came unasked; nothing at `until`.
   /// The hold that it is about has noted it.
   std::optional<NodeReply> hear(Deadline until, int cancel_fd);
-  /// Takes what has arrived, without waiting.
+  /// Handles the clients and messages that have arrived, without waiting.
   void hear_arrived();
-  /// Sends the request to all nodes, and hears them until `enough`; without that, for
-  /// straggler_wait after a majority has answered.
+  /// Sends the request to all nodes, and hears them until `enough` returns true. An empty `enough`
+  /// ends straggler_wait after a majority has answered.
   Answers poll(const NodeRequest& request, const CallOptions& call_options,
                const std::function<bool(const Answers&)>& enough = {});
   /// Waits for `span`, or until the deadline, for nodes that owe a reply and were not late before.
@@ -88,7 +88,7 @@ class Nodes {
   bool is_late(std::size_t node) const { return late_[node]; }
   /// Marks a node that did not answer in time, until it answers again.
   void note_late(std::size_t node) { late_[node] = true; }
-  /// Notes that the answers about the hold that are still owed did not come in time.
+  /// Notes in the hold that its outstanding answers did not come in time.
   void give_up(QuorumHold& hold) const;
   /// Raises call_options.sent if a release was sent to a node that did not answer it.
   void note_sent_release(const Answers& answers, const CallOptions& call_options) const;
@@ -96,13 +96,13 @@ class Nodes {
   /// See NodeClients; this also forgets the requests.
   void begin_anew();
 
-  /// The latest errors of the nodes, each kind once for each node.
+  /// Returns the new errors of the nodes; each kind of error is reported once for each node.
   std::vector<Error> take_troubles();
   /// Counts the nodes that have the hold and says what is wrong with the others. These errors then
   /// count as reported.
   QuorumMargin margin_of(const QuorumHold& hold);
   /// The refusal of a claim that lacks votes because too many nodes are in quarantine; nothing if
-  /// enough other nodes have theirs.
+  /// enough nodes can vote.
   std::optional<Refusal> too_few_votes(const QuorumHold& hold) const;
   /// Throw an Error that names each node that did not answer, or does not count for the hold, and
   /// the reason.

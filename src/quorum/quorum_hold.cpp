@@ -9,7 +9,7 @@ namespace {
 
 using State = NodeVote::State;
 
-/// In microseconds: proposals of one moment differ by less, whatever the servers' clocks.
+/// In microseconds: two proposals of the same time differ by less, whatever the servers' clocks.
 constexpr std::int64_t farthest_apart = 600'000'000;
 
 }  // namespace

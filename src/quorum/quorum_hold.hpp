@@ -34,7 +34,7 @@ struct NodeVote {
   State state = State::open;
   bool awaited = false;      ///< an answer is owed
   std::uint64_t round = 0;   ///< of the last answer that confirmed the hold
-  std::uint64_t raised = 0;  ///< the round in which its fence was to be raised
+  std::uint64_t raised = 0;  ///< the last round in which the node was asked to raise its fence
   Fence fence;               ///< stored with the hold; 0: unknown
   Lease lease;               ///< while it is held
   Refusal refusal;
@@ -59,21 +59,21 @@ class QuorumHold {
 
   std::vector<NodeVote> node_votes;
   Claim claim;
-  bool is_complete;              ///< the claim
+  bool is_complete;              ///< `claim` is the whole claim, not only its key and token
   std::optional<Ticket> ticket;  ///< the same at all nodes, once their clocks are known
-  Deadline asked_first{};        ///< the time that its ticket tells
+  Deadline asked_first{};        ///< when the claim was first sent: its ticket is from this time
   /// The time since which others have enough votes while this claim has some.
   std::optional<Deadline> outvoted_since;
   Fence proposal;           ///< of the last request for votes
   Deadline asked{};         ///< when that was sent
-  Deadline fence_by{};      ///< the fence of an outer hold is looked for until then
+  Deadline fence_by{};      ///< until when to wait for the fence of an outer hold
   Fence fence;              ///< decided on; 0: not yet
-  bool queued = false;      ///< it has asked to wait
+  bool queued = false;      ///< the claim has asked to wait
   bool acquired = false;    ///< enough nodes stored the fence in time, or another store acquired it
   std::uint64_t round = 1;  ///< how often all were asked
   std::optional<QuorumMargin> margin;
   std::optional<Who> evicted_by;  ///< as some node reported it
-  std::optional<Wake> change;     ///< that a node reported, not taken yet
+  std::optional<Wake> change;     ///< reported by a node, not returned by sleep() yet
 
   /// Notes a node's reply about this token.
   void on_reply(const NodeReply& reply);
@@ -92,8 +92,8 @@ class QuorumHold {
     std::optional<Grant> grant;
     std::vector<NodeCall> requests;
   };
-  /// The grant, once enough nodes store one fence; the nodes without the hold are then to record
-  /// it, past their queues. Before, the nodes with a smaller fence are to raise theirs.
+  /// Returns the grant once enough nodes store one fence, and requests by which the nodes without
+  /// the hold record it, ahead of their queues. Before, the requests raise the smaller fences.
   Decision decide(Deadline now, Deadline deadline);
 
   std::size_t needed() const { return needed_; }
@@ -120,12 +120,12 @@ class QuorumHold {
   bool is_confirmed(const NodeVote& vote) const {
     return vote.state == NodeVote::State::held && vote.votes() && vote.round == round;
   }
-  /// Whether enough others have answered for the nodes that still owe an answer not to matter.
+  /// Whether so many nodes have answered that the outstanding answers do not matter.
   bool is_answered() const;
-  /// Whether enough nodes hold it, or may still say so.
+  /// Whether enough nodes have the hold, or may still confirm that they do.
   bool may_win(Deadline now) const;
-  /// The fence that enough nodes can reach by raising theirs: the largest of their fences, for the
-  /// nodes with the smallest ones. A node with an absurd fence then costs only its own vote.
+  /// The smallest fence that enough nodes have or can reach by raising theirs. A node with an
+  /// absurd fence thus costs only its own vote.
   Fence least_common_fence(Deadline now) const;
   /// Whether the outstanding answers may reveal the fence. That is the fence of an outer hold that
   /// was re-entered, or, if the known fences are far apart, one that several nodes share.

@@ -13,9 +13,9 @@ namespace {
 
 using State = NodeVote::State;
 
-/// How long the servers may differ about a hand-over that has begun, before all are asked.
+/// How long the servers may differ about a hand-over before the client asks all of them again.
 constexpr milliseconds longest_settling{100};
-/// How often the client with the most votes asks for the rest, before all start over.
+/// How often the client with the most votes asks for the missing votes before all start over.
 constexpr int tries_of_a_leader = 4;
 
 /// Throws the error of a server that is named twice, or is a replica.
@@ -43,7 +43,7 @@ QuorumStore::~QuorumStore() {
       if (!hold.acquired) release_votes(hold);
     }
   } catch (const std::exception&) {
-    // They expire with their leases.
+    // The votes expire with their leases.
   }
 }
 
@@ -52,7 +52,7 @@ QuorumHold& QuorumStore::hold_of(const Claim& claim, bool is_complete) {
       holds_.try_emplace({claim.key, claim.token}, nodes_.size(),
                          is_complete ? claim : claim_named(claim.key, claim.token), is_complete);
   QuorumHold& hold = added.first->second;
-  // The hold was renewed or released before it was asked for here.
+  // A renewal has made this entry, and knew only the key and the token.
   if (is_complete && !hold.is_complete) hold = QuorumHold(nodes_.size(), claim);
   return hold;
 }
@@ -73,8 +73,8 @@ Answer QuorumStore::acquire(const Claim& claim, const Ask& asked, const CallOpti
   bool has_ticket = take_ticket(hold);
   if (hold.count(State::released) > 0) return split_vote_refusal(hold);
   ++hold.round;
-  // A hold that was handed over, but expired before it was confirmed, may come again with another
-  // fence.
+  // A hold that was handed over, but expired before it was confirmed, may be granted again with
+  // another fence.
   if (!hold.acquired) hold.fence = Fence{};
   ask_for_votes(hold, ask, call_options.deadline);
   bool newcomer = ask.wait && claim.latest && !std::exchange(hold.queued, true);
@@ -87,7 +87,7 @@ Answer QuorumStore::acquire(const Claim& claim, const Ask& asked, const CallOpti
       return std::move(*grant);
     }
     throw_if_misused(hold);
-    // The answers have told the clocks: now its position can be the same everywhere.
+    // The answers contained the nodes' clocks, so the claim can now get one ticket for all nodes.
     if (!std::exchange(has_ticket, take_ticket(hold)) && has_ticket && ask.wait) {
       ask_for_votes(hold, ask, call_options.deadline);
       continue;
@@ -99,7 +99,7 @@ Answer QuorumStore::acquire(const Claim& claim, const Ask& asked, const CallOpti
     const VoteCount votes = count_votes(hold, BootClock::now());
     const bool go_on = !ask.wait && !votes.decided && votes.leading && tries < tries_of_a_leader;
     if (!go_on) return refused_answer(hold, ask, !asked.wait);
-    // The others see the same votes, and release theirs meanwhile.
+    // Meanwhile the other clients, which see the same votes, release theirs.
     const auto pause = later(BootClock::now(), pauses_.next());
     if (pause >= call_options.deadline) return refused_answer(hold, ask, !asked.wait);
     while (nodes_.hear(pause, call_options.cancel_fd)) {
@@ -152,7 +152,7 @@ std::optional<Grant> QuorumStore::decide(QuorumHold& hold, Deadline deadline) {
 }
 
 /// Whether to stop waiting for the nodes that still owe an answer: enough others have answered, and
-/// these have had time since, or were late before.
+/// each of these nodes has had straggler_wait since then, or was late before.
 bool QuorumStore::stragglers_are_late(const QuorumHold& hold,
                                       std::optional<Deadline>& straggle_until) {
   if (!hold.is_answered()) {
@@ -170,8 +170,8 @@ bool QuorumStore::stragglers_are_late(const QuorumHold& hold,
   return all_late;
 }
 
-/// Returns why the claim was not acquired, and releases its votes if needed. `for_good`: nobody
-/// asks again under this token, so a vote that is still to come would last until its lease ends.
+/// Returns why the claim was not acquired, and releases its votes if needed. With `for_good`, no
+/// request with this token follows, so a vote that still comes would last until its lease expires.
 Answer QuorumStore::refused_answer(QuorumHold& hold, const Ask& ask, bool for_good) {
   const auto now = BootClock::now();
   const auto unknown = hold.unknown();
@@ -190,11 +190,11 @@ Answer QuorumStore::refused_answer(QuorumHold& hold, const Ask& ask, bool for_go
   if (votes.decided) {
     if (!may_have_some) return refusal;
     refusal.ask_again_in = std::min(refusal.ask_again_in, pauses_.next());
-    // When leases end or are released, the servers grant the key one after the other.
+    // After an expiry or a release, the servers need some time until each has granted the key.
     if (!hold.outvoted_since) hold.outvoted_since = now;
     const bool settled = now >= later(*hold.outvoted_since, longest_settling);
     if (!ask.wait || settled) release_votes(hold);
-    // The servers that have released it refuse this token; with another one, all may vote.
+    // A server that has released this token refuses it; with a new token, all servers may vote.
     return ask.wait && settled ? split_vote_refusal(hold) : refusal;
   }
   hold.outvoted_since.reset();
@@ -210,7 +210,7 @@ Refusal QuorumStore::split_vote_refusal(const QuorumHold& hold) {
   return refusal;
 }
 
-/// The answers are dropped when they come.
+/// Drops the answers to the releases.
 void QuorumStore::release_votes(QuorumHold& hold) {
   nodes_.ask(hold.release_requests(BootClock::now()), nullptr);
 }
@@ -246,8 +246,8 @@ Renewed QuorumStore::renew(const Claim& claim, const RenewalOptions& terms,
                            const CallOptions& call_options) {
   QuorumHold& hold = hold_of(claim, terms.granted.has_value());
   if (terms.granted) {
-    // The whole claim is known, to whichever store it was granted: a node that lacks the hold can
-    // record it.
+    // The caller knows the whole claim, whichever store acquired the hold, so a node that lacks the
+    // hold can record it.
     hold.claim.who.command_pid = claim.who.command_pid;
     if (!hold.acquired) hold.fence = *terms.granted;
     hold.acquired = true;
@@ -279,7 +279,7 @@ Renewed QuorumStore::renew(const Claim& claim, const RenewalOptions& terms,
 
 void QuorumStore::suspend(Suspension why) {
   if (why == Suspension::rest) return;
-  // Otherwise the process that cleans up last would release what the other one uses.
+  // After a fork, the process that exits last would release votes that the other process uses.
   for (auto& [name, hold] : holds_) {
     if (hold.acquired) continue;
     release_votes(hold);
@@ -304,7 +304,7 @@ std::string QuorumStore::name() const {
   return "the majority of " + joined(names, ", ");
 }
 
-// The operations that send one request to all servers at once: no votes are counted before.
+// The operations that send one request to all servers at once, without a vote before it.
 
 namespace {
 
@@ -362,15 +362,15 @@ ReleaseResult QuorumStore::release(const Claim& claim, const ReleaseOptions& how
   return {left_queue ? Released::left_queue : Released::not_held, count.evicted_by};
 }
 
-/// Each server evicts the holders that it has: until the first renewals of a hold, its fence may
-/// differ from server to server.
+/// Each server evicts the holders that it has, by its own fences: until the first renewals of a
+/// hold, its fence may differ from server to server.
 std::vector<Holder> QuorumStore::evict(const LockKey& key, std::optional<Fence> fence,
                                        const Who& by, const CallOptions& call_options) {
   const MemberCall evict = [=](Member& member, const CallOptions& options) {
     return member.evict(key, fence, by, options);
   };
   const auto answers = nodes_.poll(evict, call_options);
-  // A far server gets two requests for it.
+  // An eviction takes two requests, one after the other, to each server.
   nodes_.await_stragglers(2 * time_for_a_far_server, call_options.deadline);
   const auto lists = all_of<std::vector<Holder>>(answers);
   if (lists.size() < nodes_.majority()) nodes_.throw_no_majority_of(answers);

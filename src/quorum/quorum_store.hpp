@@ -28,12 +28,11 @@ namespace dlock {
 /// at all nodes. Until an answer has told a clock, p is this host's wall clock, and there is no
 /// ticket.
 ///
-/// The exchanges with the nodes that a grant takes: a claim is admitted once as many nodes as it
-/// needs have granted it, each by an answer or by a message. The request whose answer admitted it
-/// counts, if it was an answer, and so does each later request to a node until that many have
-/// confirmed that they store its fence. Usually this is one exchange, also for a hand-over: the
-/// messages tell the fence, and the confirmation raises it. If the votes differ in the fence, it is
-/// two.
+/// The exchanges with the nodes that a grant takes: usually one, also for a hand-over, where
+/// messages contain the fence and the confirmation raises it; two if the votes differ in the fence.
+/// A claim is admitted once enough nodes have granted it, each by an answer or a message. The
+/// exchange whose answer admits the claim counts, and so does each later one until enough nodes
+/// have confirmed that they store its fence.
 class QuorumStore final : public Store, public FenceRegister {
  public:
   /// `caveat`: what the user should know of these nodes; the first of take_troubles().
@@ -56,7 +55,7 @@ class QuorumStore final : public Store, public FenceRegister {
   /// A fence is recorded once a majority has it, because any other majority shares a server with
   /// that one.
   Fence record_max(const LockKey& resource, Fence fence, const CallOptions& call_options) override;
-  /// A resting store keeps its links, because the nodes' messages announce a waiter's turn.
+  /// A resting store stays connected, because messages of the nodes announce a waiter's turn.
   void suspend(Suspension why) override;
   std::vector<int> connections() const override { return nodes_.connections(); }
   std::vector<Error> take_troubles() override;

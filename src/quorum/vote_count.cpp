@@ -10,7 +10,7 @@ namespace {
 
 using State = NodeVote::State;
 
-/// Whether two servers name the same owner. A kept hold has no owner: its process identifies it.
+/// Whether two servers name the same owner. A cooldown has no owner: its process identifies it.
 bool is_same(const Holder& a, const Holder& b) {
   return a.kept || b.kept ? a.who == b.who : a.owner == b.owner;
 }
@@ -21,8 +21,8 @@ bool is_same(const Waiter& a, const Waiter& b) { return a.owner == b.owner && a.
 template <typename One>
 using Views = std::vector<One>;
 
-/// Adds one node's list to `all`. No two of its entries are the same hold, but one process may have
-/// left several: of kept holds that look alike, every node names the oldest first.
+/// Adds one node's list to `all`. Entries of one list are different holds, even if they look alike,
+/// such as several cooldowns of one process; every node lists the oldest of those first.
 template <typename One>
 void add_views(std::vector<Views<One>>& all, const std::vector<One>& list) {
   std::vector<bool> taken(all.size(), false);
@@ -53,8 +53,8 @@ std::size_t votes_for(const Views<Holder>& views, std::size_t servers) {
   return needed;
 }
 
-/// Merges views that differ, in what the servers have seen and in their clocks, into what enough
-/// servers agree on.
+/// Merges the views of one holder into what enough servers agree on. The views may differ, because
+/// the servers have received different requests and have different clocks.
 Holder agreed(const Views<Holder>& views, std::size_t servers, std::size_t needed) {
   Holder holder =
       *std::max_element(views.begin(), views.end(),
@@ -151,7 +151,7 @@ std::vector<KeyState> merged_states(const Query& query,
 
 namespace {
 
-/// Another owner that holds the key or wants it, as the nodes see it that voted for it.
+/// Another owner that holds or wants the key, as each node that voted for it sees it.
 using Competitor = std::vector<Holder>;
 
 std::vector<Competitor> competitors_of(const QuorumHold& hold) {
@@ -162,9 +162,9 @@ std::vector<Competitor> competitors_of(const QuorumHold& hold) {
   return all;
 }
 
-/// Whether the competitor has the votes it needs, as far as can be seen. In a race the known votes
-/// are a moment old. A holder of longer standing may also have votes of nodes that cannot be seen
-/// now.
+/// Whether the competitor has the votes it needs. In a race only the votes that are known count. A
+/// competitor that has held longer than a race lasts may also have votes of nodes that have not
+/// answered.
 bool is_established(const Competitor& competitor, const QuorumHold& hold) {
   constexpr milliseconds older_than_a_race{1000};
   const Holder& holder = competitor.front();
@@ -193,7 +193,7 @@ VoteCount count_votes(const QuorumHold& hold, Deadline now) {
   const Limit limit = hold.claim.limit;
   std::size_t established = 0;
   auto room = static_cast<std::size_t>(limit.unlimited() ? largest_limit : limit.owners);
-  // Nodes that have others first in their queue will admit those next.
+  // A node where this claim is first in the queue may admit it next.
   std::size_t next_there = 0;
   std::size_t barred_by_queues = 0;  ///< nodes that have room, but a queue of other waiters
   bool some_are_unnamed = false;     ///< a refusal names only the first few holders

@@ -119,14 +119,14 @@ std::vector<NodeAddress> SlotMap::masters() const {
   return masters;
 }
 
-/// One request's way to the node that serves it.
+/// Routes one request to the node that serves its slot.
 class ClusterRouter::RoutedCall {
  public:
   RoutedCall(ClusterRouter& cluster, int slot, const CallOptions& call_options)
       : cluster_(cluster), slot_(slot), call_options_(call_options), backoff_(backoff_of_redis()) {}
 
-  /// Tries until `attempt` is answered. Returns whether the server may have executed an earlier
-  /// try, too.
+  /// Tries until `attempt` is answered. Returns whether a node may have executed an earlier try
+  /// too.
   bool run(const Try& attempt) {
     while (!try_once(attempt)) {
     }
@@ -134,7 +134,7 @@ class ClusterRouter::RoutedCall {
   }
 
  private:
-  /// The share of the time left that one node gets: if it is silent, another may answer.
+  /// The share of the time left that one node gets, so that another can answer if it is silent.
   CallOptions share() const {
     constexpr milliseconds least{100};
     const auto left = left_until(call_options_.deadline);
@@ -219,8 +219,8 @@ class ClusterRouter::RoutedCall {
     }
   }
 
-  /// Throws the first error if no time is left: it says more than the last try, which had hardly
-  /// any time.
+  /// Throws the first error if no time is left: the last try had hardly any time, and so its error
+  /// says less.
   void pause_after(const Error& error) {
     if (!first_error_) first_error_ = error;
     if (!backoff_.fits(call_options_.deadline)) throw Error(*first_error_);
@@ -283,7 +283,7 @@ void ClusterRouter::learn_map(RedisClient& node, const Reply& reply, const NodeA
     throw error.reworded(node.name() + ": " + error.what());
   }
   if (reply.text.find("cluster support disabled") == std::string::npos) return;
-  // Its other replies on this link are void, too.
+  // The server's other replies on this link must not be used either.
   node.close();
   throw_unavailable(node.name() +
                     ": it is not a node of a Cluster: write redis:// for a single server");

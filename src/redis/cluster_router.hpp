@@ -92,7 +92,7 @@ class ClusterRouter final : public RedisTransport {
 
  private:
   class RoutedCall;
-  /// One try of a request at `node`, after ASKING if that is set. Returns the first of its replies.
+  /// One try of a request at `node`, after ASKING if `asking` is set. Returns its first reply.
   using Try =
       std::function<const Reply&(RedisClient& node, const CallOptions& call_options, bool asking)>;
 
@@ -111,9 +111,9 @@ class ClusterRouter final : public RedisTransport {
   std::string name_;
   std::map<NodeAddress, std::unique_ptr<RedisClient>> nodes_;  ///< nodes are never removed
   SlotMap map_;
-  RedisClient* listening_ = nullptr;  ///< the node where the last script that listens was answered
+  RedisClient* listening_ = nullptr;  ///< the node that answered the last script with a channel
   std::size_t seed_ = 0;              ///< the seed to ask about slots without a known owner
-  std::size_t refreshes_ = 0;         ///< each begins with another node
+  std::size_t refreshes_ = 0;         ///< counted, so that each begins with another node
 };
 
 }  // namespace dlock

@@ -7,8 +7,8 @@
 --                    arrive  2 ID
 --                    read
 --
--- Replies: {count, arrived, left in ms}; {0, 0, 0} where there is no latch. The channel of the key's
--- own name hears "arrived" of the arrival that opens it; the client that arrives must not listen.
+-- Replies: {count, arrived, left in ms}; {0, 0, 0} if there is no latch. The arrival that opens the
+-- latch sends "arrived" to the channel with the name of KEYS 1; its own client must not listen.
 
 local operation = ARGV[1]
 local head = redis.call('ZRANGE', KEYS[1], 0, 0)[1]
@@ -29,7 +29,7 @@ if operation == 'open' then
 end
 if not count then return {0, 0, 0} end
 
--- Notify before writing: a client without the right to publish must not have arrived.
+-- Notify before writing: without the right to publish, the arrival fails and must not be counted.
 if operation == 'arrive' and arrived < count and not redis.call('ZSCORE', KEYS[1], ARGV[2]) then
   arrived = arrived + 1
   if arrived == count then redis.call('PUBLISH', KEYS[1], 'arrived') end

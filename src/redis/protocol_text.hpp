@@ -62,7 +62,7 @@ std::optional<LastGrant> parse_last_grant(std::string_view value);
 /// Parses a value of the waiters hash. `ticket` is its score in the queue.
 Waiter parse_waiter(std::string_view value, std::int64_t ticket, std::int64_t now);
 
-/// The latch of this first entry, without its arrivals and its end; nothing if the entry is
+/// The latch whose first entry is `head`, without its arrivals and its end; nothing if the entry is
 /// foreign.
 std::optional<LatchState> latch_of_entry(std::string_view head);
 
@@ -71,8 +71,8 @@ std::int64_t server_number(std::string_view text);
 /// The same for milliseconds, up to longest_span.
 milliseconds server_span(std::string_view text);
 
-/// Read the script's answer item by item. They throw Error{unavailable} if the script gives no such
-/// answer.
+/// Read the script's answer item by item. They throw Error{unavailable} if an item is missing or
+/// malformed.
 [[noreturn]] void unexpected_answer();
 const Reply& reply_item(const Reply& reply, std::size_t i);
 std::string_view reply_text(const Reply& reply, std::size_t i);

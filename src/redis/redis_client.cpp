@@ -62,7 +62,7 @@ ScriptReply RedisClient::run_once(const ScriptRun& run, bool by_text, bool sent_
   if (unanswered != nullptr && *unanswered == here) *unanswered = {};
   check_link();
   const bool sent_twice = sent_before || was_sent_twice();
-  // The request went to another server than it names, which may have executed it.
+  // If the link now leads to another server than the request names, that one may have executed it.
   const bool may_be_done = sent_twice || !replies.back().is_error("NOSCRIPT");
   const bool has_moved = server_id(call_options) != server;
   // The link that listened may have broken, and been replaced by one to the same server.

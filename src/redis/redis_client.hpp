@@ -51,9 +51,9 @@ struct ScriptReply : Reply {
 };
 
 /// Access to the servers of one deployment: to one server or the master that Sentinel names
-/// (RedisClient), or to the nodes of a Cluster (ClusterRouter). The stores send their requests
-/// through it without knowing which it is; it knows nothing of locks. Owned and used by one thread
-/// at a time.
+/// (RedisClient), or to the nodes of a Cluster (ClusterRouter). The stores do not know which of
+/// them they use, and the transport knows nothing of locks. Owned and used by one thread at a
+/// time.
 class RedisTransport {
  public:
   using Visit = std::function<void(RedisClient& server)>;
@@ -127,8 +127,8 @@ class RedisClient : public RedisTransport, private RedisConnection {
   /// The id of the server that a request goes to, if locks may move. The script compares it with
   /// that of the waiters, which may have queued up at another server.
   std::string server_id(const CallOptions& call_options);
-  /// Whether the server has ceased to be the master. Then this closes the link, because the name
-  /// may lead to another server by now.
+  /// Whether the server is no longer the master. If so, closes the link, because the name may lead
+  /// to another server by now.
   bool leave_if_deposed(const Reply& reply);
 
   const bool may_move_;

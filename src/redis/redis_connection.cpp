@@ -32,7 +32,7 @@ std::optional<NodeAddress> announced(std::string_view host, std::string_view por
 
 namespace {
 
-/// After this time the next sentinel is asked.
+/// After this time the resolver asks the next sentinel.
 constexpr milliseconds longest_silence{1000};
 
 }  // namespace
@@ -163,7 +163,7 @@ auto RedisConnection::retry_until_deadline(const CallOptions& call_options, cons
 
 const Endpoint& RedisConnection::connect(const CallOptions& call_options) {
   return named(resolver_.name(), [&]() -> const Endpoint& {
-    // A server drops idle connections, and all of them when it restarts.
+    // A server closes idle connections, and all connections when it restarts.
     if (is_open() && link_->stream.has_ended()) close();
     retry_until_deadline(call_options, [&] {
       if (!is_open()) open(call_options);

@@ -60,7 +60,7 @@ class EndpointResolver {
   const std::string& name() const { return name_; }
 
  private:
-  /// Returns the master.
+  /// Asks one sentinel, and returns the master that it names.
   Endpoint ask(const Endpoint& sentinel, const CallOptions& call_options);
 
   std::vector<Endpoint> sentinels_;  ///< the one that answered last is first
@@ -72,7 +72,7 @@ class EndpointResolver {
 /// One command and its arguments, sent with lengths: no byte of an argument can end it.
 using Request = std::vector<std::string>;
 
-/// A message that was published on a channel of this connection; of a list, its first item.
+/// A message from a channel of this connection; if it is a list, the payload is its first item.
 struct Published {
   std::string channel;
   std::string payload;
@@ -127,7 +127,7 @@ class RedisConnection {
   /// The server's replies to the handshake on the open link, errors included; complete after a
   /// successful exchange.
   const std::vector<Reply>& answers() const { return link_->answers; }
-  /// The open link's server answered the first question between these two moments.
+  /// The times between which the open link's server answered the first request of the Handshake.
   std::pair<Deadline, Deadline> answered_between() const { return {link_->asked, link_->answered}; }
   /// The TLS facts of the open link; nothing in plain text, or without a link.
   std::optional<TlsFacts> tls_facts() const {
@@ -143,7 +143,7 @@ class RedisConnection {
     std::string unsent;  ///< the set-up, until it goes out with the first exchange
     ReplyReader reader;
     std::deque<Published> inbox;
-    std::size_t pending_replies = 0;  ///< replies to an interrupted exchange
+    std::size_t pending_replies = 0;  ///< to the set-up or to an exchange, not read yet
     std::deque<Request>
         setting_up;              ///< the set-up's requests; the first pending replies are theirs
     std::vector<Reply> answers;  ///< to the requests of the Handshake
@@ -153,8 +153,8 @@ class RedisConnection {
 
   std::vector<Reply> try_exchange(std::span<const Request> requests,
                                   const CallOptions& call_options);
-  /// Runs `body`. Repeats it until it succeeds or the deadline if an old link broke, or if the
-  /// server may move.
+  /// Runs `body`. If it fails because an old link broke, or if the server may move, repeats it
+  /// until the deadline.
   template <typename Body>
   auto retry_until_deadline(const CallOptions& call_options, const Body& body);
   void open(const CallOptions& call_options);

@@ -138,7 +138,7 @@ std::vector<KeyState> states_of(std::span<const LockKey> keys, Foreign foreign,
   return states;
 }
 
-/// The keys that match a glob and are not named as well, sorted.
+/// The keys that match a glob, except those that the query also names; sorted.
 std::vector<LockKey> find(const Query& query, const Inspection& inspection) {
   std::vector<LockKey> keys;
   inspection.servers.visit_all(inspection.call_options, [&](RedisClient& server) {

@@ -19,8 +19,8 @@ std::string info_field(std::string_view info, const std::string& field) {
   return std::string(info.substr(0, info.find_first_of("\r\n")));
 }
 
-/// Whether a restart forgets nothing that was answered; nothing if `config` is an error. The
-/// setting no-appendfsync-on-rewrite skips the fsync during a rewrite, which breaks the promise.
+/// Whether a restart of the server keeps everything that it has answered; empty if `config` is an
+/// error. With no-appendfsync-on-rewrite it does not: a rewrite of the file skips the fsync.
 std::optional<bool> durable_by(const Reply& config) {
   if (config.is_error()) return std::nullopt;
   std::map<std::string_view, std::string_view> settings;
@@ -33,8 +33,8 @@ std::optional<bool> durable_by(const Reply& config) {
 
 }  // namespace
 
-/// Reads on each new link which process is at its end, and strips each reply of the script of its
-/// part about the server's memory.
+/// Determines the server process at the end of each new link, and removes from each reply of the
+/// script the items about the server's memory.
 class RedisMember::Client final : public RedisClient {
  public:
   Client(const Endpoint& server, const RedisStoreOptions& options)
@@ -78,7 +78,7 @@ class RedisMember::Client final : public RedisClient {
     checked_ = links();
   }
 
-  /// Runs the script, again after the process of the server was recorded if it was not.
+  /// Runs the script. If another process is recorded, records this one and repeats an acquire.
   ScriptReply run_recorded(const ScriptRun& run, const CallOptions& call_options) {
     ScriptReply reply = RedisClient::run_script(run, call_options);
     if (reply.is_error() || take_standing(reply)) return reply;
@@ -86,8 +86,7 @@ class RedisMember::Client final : public RedisClient {
     ScriptReply recorded =
         run_beside(run, {"record_process", standing.process, "", flag}, call_options);
     if (!take_standing(recorded)) memory_lost();
-    // Only an acquire depends on the recorded process: a hold that was found, renewed or released
-    // stays so.
+    // Only an acquire depends on the recorded process; replies to other operations stay valid.
     if (run.arguments.front() != "acquire") return reply;
     if (reply_text(reply, 0) == "granted" && standing.quarantined_for > milliseconds(0)) {
       run_beside(run, {"release", run.arguments[1], "", "0", "1", "0"}, call_options);
@@ -130,9 +129,9 @@ class RedisMember::Client final : public RedisClient {
                       "relied upon");
   }
 
-  /// Whether the replies of the process follow fsync; nothing if it does not tell.
+  /// Whether the replies of the server follow fsync; empty if it does not answer CONFIG.
   std::optional<bool> durable_;
-  int checked_ = 0;  ///< the number of the link that was read
+  int checked_ = 0;  ///< the number of the link that check_link() has checked
 };
 
 RedisMember::RedisMember(const Endpoint& server, const std::string& prefix, LinkListener on_link)

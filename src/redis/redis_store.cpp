@@ -107,7 +107,7 @@ void RedisStore::replicate(const LockKey& key, const LinkId& link,
                            const CallOptions& call_options) {
   if (options_.replicas == 0) return;
   const std::string of_key = link.client->name() + ": " + escaped(key.text) + ": ";
-  // The rest is for the reply to arrive, and for a release.
+  // The remaining quarter is for the reply to arrive, and for a release.
   const auto limit = left_until(call_options.deadline) * 3 / 4;
   const Request wait{"WAIT", std::to_string(options_.replicas),
                      std::to_string(std::max(limit, milliseconds(1)).count())};
@@ -147,7 +147,7 @@ void RedisStore::tidy(const LockKey& key, std::int64_t more, const CallOptions& 
       more = reply_number(run(key, {"tidy", ""}, call_options), 1);
     }
   } catch (const Error&) {
-    // This helps only other clients, which will ask again.
+    // tidy() helps only other clients, which will ask again.
   }
 }
 
@@ -191,7 +191,7 @@ Wake RedisStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
 }
 
 std::optional<Grant> RedisStore::grant_in_message(std::string_view text, milliseconds ttl) const {
-  // After an unconfirmed grant the script grants for a moment only.
+  // After an unconfirmed grant the script grants shorter leases: too short to skip the renewal.
   constexpr milliseconds least_for_a_hiccup{2000};
   HandOver hand_over;
   hand_over.at = microseconds(server_number(take_until(text, ' ')));
@@ -247,10 +247,10 @@ Renewed RedisStore::renewed_by(const ScriptReply& reply, const Asked& asked, mil
   }
   if (reply_text(reply, 0) != "renewed") unexpected_answer();
   milliseconds lease = reply_ms(reply, 1);
-  // The script never grants a longer lease; with one, the command would run on unrenewed.
+  // The script never grants a longer lease; a forged one would delay the next renewal.
   if (ttl > milliseconds(0)) lease = std::min(lease, ttl);
   known_.insert(asked);
-  // Otherwise a replica that is promoted would end the lease before the holder does.
+  // A replica without this renewal, if promoted, would expire the lease before the holder does.
   replicate(key, reply.link, call_options);
   tidy(key, reply_number(reply, 4), call_options);
   return {Grant{Fence{reply_number(reply, 2)}, Lease{lease, valid_until(sent, lease)}, true,
@@ -340,7 +340,7 @@ std::optional<LatchState> RedisStore::ask_latch(const LockKey& key,
   Backoff backoff = backoff_of_redis();
   while (true) {
     unanswered = {};
-    // Half of the time, so that there is some for another try; a Cluster's router retries itself.
+    // Half of the time is left for another try; the router of a Cluster itself retries.
     const auto half = left_until(call_options.deadline) / (servers_->is_cluster() ? 1 : 2);
     const auto answer_by = std::min(call_options.deadline, later(BootClock::now(), half));
     ScriptReply reply;

@@ -68,14 +68,14 @@ class RedisStore : public Member, public Latches {
   /// A key and token, for which a request may be under way.
   using Asked = std::pair<LockKey, Token>;
 
-  /// A waiter's last answer; it dates the messages that are published later on the same link.
+  /// A waiter's last refusal. Its clock dates the messages that come later on the same link.
   struct Dated : DatedAnswer {
     LinkId link;
     std::string server;
   };
 
   /// Run the script of locks; `channel` is the last part of the channel's name. call() returns an
-  /// error reply, the others throw its meaning. run_noted() is for requests that may create a hold.
+  /// error reply, the others throw it as an Error. Requests that may create a hold use run_noted().
   ScriptReply call(const LockKey& key, const std::vector<std::string>& arguments,
                    const std::string& channel, LinkId* unanswered, const CallOptions& call_options);
   ScriptReply run(const LockKey& key, const std::vector<std::string>& arguments,
@@ -84,8 +84,7 @@ class RedisStore : public Member, public Latches {
                         const std::string& channel, const CallOptions& call_options);
   void check(const LockKey& key, const ScriptReply& reply) const;
 
-  /// The meaning of the reply to a renewal or a rejoin. `ttl`: the one asked for, or 0 for that of
-  /// the grant.
+  /// The result of a renewal or a rejoin. `ttl` is the requested one; 0: the ttl of the grant.
   Renewed renewed_by(const ScriptReply& reply, const Asked& asked, milliseconds ttl, Deadline sent,
                      const CallOptions& call_options);
 
@@ -122,16 +121,16 @@ class RedisStore : public Member, public Latches {
   std::unique_ptr<RedisTransport> servers_;
   /// The acquires under way, with the link on which each first went out.
   std::map<Asked, LinkId> unanswered_;
-  std::set<Asked> known_;  ///< asked for here, or found by a renewal
+  std::set<Asked> known_;  ///< requested by this client, or found by a renewal
   std::map<Token, std::string> channels_;
   Dated last_answer_;  ///< the last refusal
 };
 
 /// The locks and fence registers of one Redis or Valkey server of a quorum: a master, but not a
-/// Cluster node. The script stores below the prefix which process has a whole memory, and tells it
-/// with each answer (src/redis/lock/quarantine.lua). The client of this class compares that with
-/// the process at the end of the link. If they differ, it records the present process, releases
-/// all earlier grants, and asks again.
+/// Cluster node. The script stores which process has a whole memory, and adds it to each answer
+/// (src/redis/lock/quarantine.lua). If another process is at the end of the link, the client
+/// records that process and repeats an acquire. If the server is quarantined then, the client first
+/// releases the grant of the earlier try.
 class RedisMember final : public RedisStore {
  public:
   explicit RedisMember(const Endpoint& server,

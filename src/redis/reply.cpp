@@ -37,7 +37,7 @@ Reply in_items(Reply reply) {
 void ReplyReader::Close::operator()(redisReader* reader) const { redisReaderFree(reader); }
 
 ReplyReader::ReplyReader() {
-  // The types of its functions differ between the versions of hiredis.
+  // The parameter types of these functions differ between the versions of hiredis.
   static redisReplyObjectFunctions functions = [] {
     redisReplyObjectFunctions make{};
     make.createString = [](const redisReadTask* task, auto* text, auto size) -> void* {
@@ -187,8 +187,8 @@ Error made(const Meaning* known, std::string_view said) {
   const Meaning& meaning = known == nullptr ? unknown : *known;
   // After this phrase Redis repeats the request, perhaps with a password.
   said = said.substr(0, said.find(", with args beginning with"));
-  // After this the server names the place in the script, which matters only for errors of the
-  // script.
+  // After " script: " the server names a place in the script, which matters only for errors that
+  // dlock does not know.
   if (known != nullptr) said = said.substr(0, said.find(" script: "));
   constexpr std::size_t enough = 200;
   return {meaning.kind,

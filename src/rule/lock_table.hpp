@@ -20,11 +20,11 @@ namespace dlock {
 struct Now {
   microseconds lease_clock{0};
   microseconds wall{0};
-  /// A new fence is at least this, instead of at least the wall clock: the engine counts fences.
+  /// The smallest possible new fence, in place of the wall clock, if the engine counts fences.
   std::optional<Fence> fence_floor{};
 };
 
-/// The process of an entry, as its engine finds it again. The rules copy it but never use it.
+/// How an engine finds the process of an entry again. The rules only copy this.
 struct HolderIdentity {
   bool by_process = false;  ///< Liveness::process
   ProcessId process;
@@ -56,7 +56,7 @@ struct HoldEntry {
   bool operator==(const HoldEntry&) const = default;
   /// Whether its owner holds the key, and may re-enter it.
   bool inside() const { return flag == Flag::held || flag == Flag::provisional; }
-  /// Whether others see this hold.
+  /// Whether other clients see this entry as a hold.
   bool counts() const { return flag != Flag::tombstone; }
 };
 
@@ -66,7 +66,7 @@ struct WaiterEntry {
   Ticket ticket;
   microseconds seen{0};
   microseconds told{
-      0};  ///< when the waiter will ask by itself, as it was told; 0: not told since it last asked
+      0};  ///< the end of the obstacle as the waiter knows it; 0: not told since it last asked
   milliseconds ttl{0};
   milliseconds min_hold{0};
   Limit limit;
@@ -102,8 +102,8 @@ class WaiterNotifier {
     std::size_t told = 8;  ///< enough that most hand-overs wake only the waiter that gets the lock
   };
   virtual WakeWindow first_few() const { return {}; }
-  /// How long a waiter may take to confirm a grant by message. If its command may already run
-  /// before that, this must outlast a hiccup of some seconds.
+  /// The lease of a grant by message, until its waiter confirms it. If the waiter's command may run
+  /// before the confirmation, the lease must outlast a hiccup of some seconds.
   virtual milliseconds provisional_lease() const { return milliseconds(6000); }
 };
 
@@ -199,7 +199,7 @@ microseconds left_of(const HoldEntry& hold, microseconds now);
 /// the holder stored it.
 Holder hold_from(const HoldEntry& entry, const Now& now);
 
-/// The owners of holds that all live by leases.
+/// Returns the owners of these holds, all of which have leases.
 std::vector<Holder> holders_from(const std::vector<HoldEntry>& entries, const Now& now);
 
 /// A stored waiter at `position` in the queue, as others see it at `now`.

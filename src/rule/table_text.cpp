@@ -16,7 +16,7 @@ constexpr std::string_view last_line = "end";
 constexpr std::string_view flags = "hpkt";  // in the order of Flag
 constexpr std::string_view empty_field = "-";
 
-/// The place of the text: a file near the processes it names, or a record apart from them.
+/// A file on the host of the processes that it names, or a record that several hosts share.
 enum class Form { file, record };
 
 std::string_view format_of(Form form) {

@@ -11,19 +11,19 @@ namespace dlock {
 
 // The part of the databases that other folders see. It needs no headers of their client libraries.
 
-/// A database of MySQL or MariaDB, and how to log in to it. The client library has an
-/// empty field in its option files, or a default for it.
+/// A database of MySQL or MariaDB, and how to log in to it. For an empty field, the client library
+/// uses its option files or its default.
 struct MysqlAddress {
   /// The proof that a connection must give before the client sends a password on it.
   enum class Tls {
     library,    ///< as the library's option files say
-    off,        ///< nothing, and it is not encrypted
-    encrypted,  ///< nothing
+    off,        ///< no proof, and no encryption
+    encrypted,  ///< no proof, but encryption
     verified,   ///< the certificate and the name of the server
   };
 
   std::string host;         ///< IPv6 without brackets; empty: a socket of this host
-  int port = 0;             ///< 0: the library's
+  int port = 0;             ///< 0: the library's default
   std::string socket_path;  ///< of a Unix socket, in place of host and port
   std::string database;
   std::optional<std::string> user{};

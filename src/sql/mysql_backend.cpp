@@ -93,7 +93,7 @@ class MysqlBackend final : public SqlBackend {
     // ON DUPLICATE KEY might report an existing row as changed if an option file asks for it.
     std::string statements = over.version == 0 ? insert_statement(name, update, next)
                                                : update_statement(name, over.version, update, next);
-    // Wakes the watchers of this client, if the statement before it has changed a row.
+    // Wakes the watchers of this client, if the write has changed a row.
     const bool departs = has_channel_ && !update.ended.empty();
     if (departs)
       statements += "; DO IF(ROW_COUNT() = 1, RELEASE_LOCK(" + quoted(channel_) + "), 0)";
@@ -111,7 +111,7 @@ class MysqlBackend final : public SqlBackend {
     }
     const bool is_last_try = last.error == SqlError::row_locked &&
                              later(BootClock::now(), longest_row_wait) > call_options.deadline;
-    // Do not retry, because the server could execute it after this client has given up.
+    // Do not retry: the server could carry out the new write after this client has given up.
     if (is_last_try) sleep_until(call_options.deadline, call_options.cancel_fd);
     const bool is_lost = last.error == SqlError::overtaken || last.error == SqlError::row_locked;
     if (is_lost && !is_last_try) return select(name, call_options);
@@ -234,7 +234,7 @@ class MysqlBackend final : public SqlBackend {
   /// server notices the death of a client at once only if its connection waits for nothing.
   const std::unique_ptr<SqlConnection> watching_;
   std::string watched_;  ///< the channel for which watching_ waits
-  std::string in_vain_;  ///< the client of this channel seemed to depart, but has not
+  std::string in_vain_;  ///< the channel that seemed to have lost its client at the last watch()
 };
 
 }  // namespace

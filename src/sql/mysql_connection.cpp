@@ -205,7 +205,7 @@ class MysqlConnection final : public SqlConnection {
     fcntl(fd(), F_SETFD, FD_CLOEXEC);
     // In blocking mode a read under TLS would block until data comes.
     fcntl(fd(), F_SETFL, O_NONBLOCK);
-    // An option file may have enabled it: a new session would then silently replace this one.
+    // An option file may have enabled reconnecting: a new session would silently replace this one.
     constexpr my_bool no = 0;
     lib.mysql_options(mysql_, MYSQL_OPT_RECONNECT, &no);
     is_logged_in_ = true;

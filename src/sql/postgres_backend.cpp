@@ -19,7 +19,7 @@ constexpr std::string_view crowd_condition =
     "nullif(datconnlimit, -1) FROM pg_database WHERE datname = current_database()) FROM "
     "pg_stat_activity)";
 
-/// How long it may take to begin to listen, and how long after the end of the sleep.
+/// The limits for beginning to listen: counted from its start, and from the end of the sleep.
 constexpr milliseconds longest_listen{5000};
 constexpr milliseconds last_listen{200};
 
@@ -29,7 +29,7 @@ constexpr const char* begin_to_write =
     "SET LOCAL statement_timeout TO 5000; ";
 constexpr std::size_t results_before_write = 3;
 
-/// The channel of those that watch a record.
+/// The channel for messages to all clients that watch a record.
 std::string channel_of(const std::string& record) { return "dlock_latch_" + short_name(record); }
 
 /// The write of a record, and the messages to send with it.
@@ -102,7 +102,7 @@ class PostgresBackend final : public SqlBackend {
       prepare({end, cancel_fd});
       done("LISTEN " + channel, {end, cancel_fd});
       channels_.insert(channel);
-      // The record may have changed before.
+      // The record may have changed before the LISTEN, so the caller must read it again.
       return Wake::Reason::changed;
     }
     while (true) {
@@ -172,7 +172,7 @@ class PostgresBackend final : public SqlBackend {
   std::string conditional_write(const std::string& name, const Snapshot& over, const Update& update,
                                 Version next) const {
     if (over.version == 0) {
-      // Naming the column refuses a table that could contain a name twice.
+      // ON CONFLICT (name) makes the server refuse a table that could contain a name twice.
       return insert_statement(name, update, next) + " ON CONFLICT (name) DO NOTHING RETURNING 1";
     }
     // Waiting for another client's transaction would be useless, because it changes the version.

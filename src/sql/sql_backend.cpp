@@ -279,8 +279,8 @@ std::string SqlBackend::update_statement(const std::string& name, Version over,
 }
 
 std::string SqlBackend::is_under(const std::string& prefix) const {
-  // Prefixes end in a colon, so a name has the prefix if it is less than the prefix with the next
-  // byte there.
+  // Prefixes end in a colon. The names with a prefix are those from the prefix up to the same text
+  // with the next byte in place of the colon.
   std::string end = prefix;
   ++end.back();
   return "name >= " + literal(prefix) + " AND name < " + literal(end);

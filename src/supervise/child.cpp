@@ -172,12 +172,12 @@ long exec_failed_by(std::uint64_t error, int channel) {
   return exec_failed;
 }
 
-/// Runs in the child. All calls are async-signal-safe and leave errno unchanged, which may be the
-/// parent's. Returns the exit code, unless it executes the command.
+/// Runs in the child. All calls are async-signal-safe, and leave errno unchanged because it may be
+/// the parent's. Returns the exit code, unless it executes the command.
 long exec_child(Child::ExecData& exec_data) {
   raw_syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
-  // The parent may have ended before prctl(), or it is in another PID namespace and gets this
-  // error. An eventfd adds up, so subtract the 1 that opens the gate.
+  // The parent has ended before prctl(), or it is in another PID namespace: dlock reports ESRCH for
+  // both. An eventfd adds up, so subtract the 1 that opens the gate.
   if (raw_syscall(SYS_getppid) != exec_data.parent) {
     return exec_failed_by(exec_data.gated ? ESRCH - 1 : ESRCH, exec_data.channel);
   }
@@ -245,7 +245,7 @@ Child::~Child() {
   if (reaped_) return;
   send(SIGKILL);
   pollfd end{fd(), POLLIN, 0};
-  poll(&end, 1, 1000);  // not longer: it may be stuck in the kernel
+  poll(&end, 1, 1000);  // not longer: the child may be stuck in the kernel
   waitid(P_PID, static_cast<id_t>(pid_), nullptr, WEXITED | WNOHANG);
 }
 

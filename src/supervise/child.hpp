@@ -28,7 +28,7 @@ struct Program {
   std::vector<std::pair<std::string, std::optional<std::string>>> environment;
   /// A descriptor that dlock has inherited but the child must not (--status-fd); -1: none.
   int hidden_fd = -1;
-  /// After this time the child no longer executes the command. It checks that last, because the
+  /// After this time the child no longer executes the command. It checks the time last, because the
   /// kernel may stop the process or the whole machine at any time before.
   Deadline start_before = never;
 };

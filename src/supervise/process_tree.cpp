@@ -65,15 +65,15 @@ std::string why_it_lives(pid_t pid, char state) {
   return state == 'D' ? "in uninterruptible sleep or frozen" : "";
 }
 
-/// Whether another process has its pid now. One that /proc hides belongs to another user, so the
-/// kernel refuses the signal.
+/// Whether another process has the pid of `found` now. A process that /proc hides counts as the one
+/// found: it belongs to another user, so the kernel refuses the signal.
 bool is_another_now(const Descendant& found) {
   const auto now = stat_of(found.pid);
   return now && now->started != found.started;
 }
 
 /// Sends a signal through a pidfd, which names the process that has the pid when it is opened.
-/// False if it is the process found but may not be signalled.
+/// Returns false only if that process is the one found and dlock may not signal it.
 bool signal_found(const Descendant& found, int signal) {
   const Fd handle = open_pidfd(found.pid);
   if (!handle) {
@@ -84,8 +84,8 @@ bool signal_found(const Descendant& found, int signal) {
   return is_another_now(found) || send_signal(handle, signal) || errno != EPERM;
 }
 
-/// While it exists the kernel reaps children that end (SA_NOCLDWAIT), without a zombie. Children
-/// that have ended before stay zombies.
+/// While this object exists, the kernel reaps children that end (SA_NOCLDWAIT), without a zombie.
+/// Children that ended before stay zombies.
 class KernelReaps {
  public:
   KernelReaps() {
@@ -148,7 +148,7 @@ std::vector<Descendant> ProcessTree::all(
     for (const pid_t pid : children_of(parent).value_or(std::vector<pid_t>{})) {
       if (preexisting_children_.contains(pid) || !is_of_the_command(pid)) continue;
       const auto now = stat_of(pid);
-      // Its parent may have ended meanwhile, but a process with a strange one has a reused pid.
+      // An orphan has a new parent in the tree; a parent outside means that the pid was reused.
       if (now && now->parent != parent && !listed.contains(now->parent)) continue;
       add({pid, parent, now ? now->started : 0});
     }
@@ -165,8 +165,8 @@ std::vector<Descendant> ProcessTree::all(
 }
 
 void ProcessTree::signal(int signal, const Predicate& hears) {
-  // All are found before the first gets a signal, and parents get it first: a shell whose child
-  // ends before its own signal arrives would go on with its next command.
+  // Find all before the first signal, and signal parents first: otherwise a shell could see its
+  // child end before its own signal arrives, and go on with its next command.
   auto tree = all();
   std::erase_if(tree, [&](const Descendant& found) {
     return hears(found.pid) && !signal_found(found, signal);
@@ -195,8 +195,8 @@ std::vector<Survivor> ProcessTree::kill(pid_t child, int child_end, Signals& sig
     for (auto event = signals.take(); event && event->number != SIGCHLD;) event = signals.take();
     ::kill(child, SIGKILL);
     // The child must end before KernelReaps exists: it then stays a zombie and keeps its pid.
-    // Processes that end later leave no zombies, which a family that never stops forking makes
-    // faster than dlock reaps them.
+    // Processes that end later leave no zombies. A family that never stops forking would make
+    // zombies faster than dlock can reap them.
     pollfd end[] = {{child_end, POLLIN, 0}};
     if (!kernel_reaps) poll_until(end, later(BootClock::now(), sweep_interval));
     if (!kernel_reaps && is_reapable(child)) {

@@ -30,19 +30,19 @@ struct Survivor {
 };
 
 /// Calls `sweep` until it returns true, every few milliseconds and when `wake_fd` (-1: none) is
-/// readable. False after a few seconds. Meanwhile this process has a higher priority, if permitted
-/// (root): a family that never stops forking would take the processors from the one that kills it.
+/// readable. Returns false after a few seconds. Meanwhile this process has a higher priority, if
+/// permitted (root): processes that never stop forking would leave it no processor time.
 bool sweep_until_gone(int wake_fd, const std::function<bool(bool first)>& sweep);
 
-/// Processes to be signalled and killed together, in any session, however they move. The attach
-/// daemons of `acquire --attach` are not part of any tree.
+/// Processes that are signalled and killed together, whatever session or group they are in. The
+/// attach daemons of `acquire --attach` are not part of any tree.
 class ProcessTree {
  public:
   using Predicate = std::function<bool(pid_t)>;
 
-  /// All descendants of this process except its present children. It becomes the reaper of their
-  /// orphans (PR_SET_CHILD_SUBREAPER), so that all living ones are below it in /proc. To be called
-  /// before the child is forked.
+  /// All descendants of this process except its present children. This process becomes the reaper
+  /// of their orphans (PR_SET_CHILD_SUBREAPER), so that all living ones are below it in /proc. Call
+  /// this before the child is forked.
   ProcessTree();
   /// The tree of a dlock that is another process and has `preexisting_children`.
   ProcessTree(pid_t dlock, std::set<pid_t> preexisting_children);
@@ -68,9 +68,9 @@ class ProcessTree {
 
   // For a script:
 
-  /// Whether anything beside the script got the last signal.
+  /// Whether a process other than the script got the last signal.
   bool has_descendants() const { return known_.size() > 1; }
-  /// Waits for the end of all that got the last signal.
+  /// Waits until the processes that got the last signal have ended.
   void await_end(Deadline until) const;
 
   // For the dlock that is the reaper of the tree, where `child` is its direct child:
@@ -100,7 +100,7 @@ class ProcessTree {
   std::vector<Survivor> survivors() const;
   bool reap(pid_t pid);
 
-  pid_t root_ = 0;  ///< all below it are members; 0: only what is known
+  pid_t root_ = 0;  ///< all processes below it are members; 0: this is the tree of a script
   std::set<pid_t> preexisting_children_;
   std::vector<Descendant> known_;
   std::vector<Fd> reserved_fds_;  ///< for reading /proc when no others are left

@@ -24,7 +24,7 @@ class Supervisor {
  private:
   std::optional<Reason> reason_to_stop();
   std::optional<ChildEnd> end();
-  /// Whether the child must be stopped, whatever else happens.
+  /// Whether a deadline has passed at which the child must be stopped.
   bool is_over(Deadline now) const;
   bool loss_matters() const { return options_.loss != nullptr && !loss_noticed_; }
   Deadline loss_deadline() const;
@@ -88,7 +88,7 @@ void Supervisor::sleep() {
                   {signals_.fd(), POLLIN, 0},
                   {loss_matters() ? options_.loss->fd() : -1, POLLIN, 0}};
   const Deadline look_by = loss_matters() ? options_.loss->look_by() : never;
-  // If /proc could not be read at that moment, no SIGCHLD reports the last end.
+  // If /proc could not be read when the last process ended, no later SIGCHLD reports its end.
   const Deadline look_at_rest = end_is_told_ ? later(BootClock::now(), rest_interval) : never;
   // A SIGCHLD that was taken may be from a process that ended after the last look.
   const bool at_once = std::exchange(look_again_, false);
@@ -181,7 +181,7 @@ void Supervisor::stop_with_child(int signal) {
   const bool wants_terminal = signal == SIGTTIN || signal == SIGTTOU;
   if (wants_terminal && child_.terminal.in_front()) return child_.send(SIGCONT);
   if (options_.before_stop) options_.before_stop();
-  // That took time: a shell that has brought the job to the foreground meanwhile does so only once.
+  // A shell that has put the job into the foreground during before_stop() does so only once.
   if (wants_terminal && child_.terminal.in_front()) return child_.send(SIGCONT);
   stop_by(signal == SIGSTOP ? SIGTSTP : signal, Stop::whole_job);
 }

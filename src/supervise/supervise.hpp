@@ -18,7 +18,7 @@ class StopSource {
   virtual ~StopSource() = default;
   /// Readable when look() must be called.
   virtual int fd() const = 0;
-  /// When look() must be called at the latest; the call moves it on.
+  /// The latest time for the next call of look(); each call moves it on.
   virtual Deadline look_by() const { return never; }
   /// To be called when fd() is readable, or at look_by(). True means stop now; false means that
   /// there is no loss, and fd() is unreadable again. Must not block for long.
@@ -26,7 +26,7 @@ class StopSource {
   /// The supervisor will not look any more: it is about to stop the child, which may take a while,
   /// or it has noticed a loss and the child runs on.
   virtual void look_no_more() {}
-  /// No process of the child may run after this. It moves on as renewals succeed. It is read on
+  /// The time after which no process of the child may run; each renewal moves it on. Called on
   /// every wake-up, so it must be thread-safe and cheap.
   virtual Deadline safe_until() const = 0;
   /// How much of the usual grace fits into the remaining time.

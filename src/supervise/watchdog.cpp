@@ -68,8 +68,8 @@ class Watchdog::WatchdogProcess {
     return safe_until == never ? never : safe_until - shared_.kill_cost;
   }
 
-  /// Whether the child ended while dlock lives: when dlock dies, the kernel kills the child, and
-  /// dlock is a zombie by then.
+  /// Whether the child has ended although dlock lives. If dlock dies, the kernel kills the child
+  /// afterwards, when dlock is a zombie already.
   bool child_ended_by_itself() const {
     const pid_t child = shared_.left_by;
     if (child == 0 || process_life(process_now(child)) != Life::over) return false;

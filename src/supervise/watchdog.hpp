@@ -19,8 +19,8 @@ class Watchdog {
  public:
   /// Forks; to be called in a process with one thread, before the child exists. No process of the
   /// child may run after `safe_until`; the watchdog kills them `kill_cost` earlier. `work` finds
-  /// the child's processes when they are no longer below dlock. Throws Error{host_refused} if there
-  /// can be no process.
+  /// the child's processes when they are no longer below dlock. Throws Error{host_refused} if the
+  /// watchdog cannot be started.
   Watchdog(Deadline safe_until, milliseconds kill_cost, std::function<std::vector<pid_t>()> work);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;

@@ -18,7 +18,7 @@ using Change = ZooKeeperChange::Kind;
 
 constexpr std::string_view incarnation_child = "i-";
 constexpr std::string_view client_child = "b-";
-/// The address of a client is this and its session.
+/// The address of a client is this text and the id of its session.
 constexpr std::string_view address_begins = "zk.";
 constexpr std::size_t incarnation_bytes = 8;
 constexpr std::size_t page_size = 200;
@@ -66,7 +66,7 @@ std::string ZooKeeperBackend::path_of(const std::string& name) const {
   return directory_ + "/" + node_name(std::string_view(name).substr(prefix_.size()));
 }
 
-/// The node that shows the session's life to the clients of a record, and takes messages for it.
+/// The child of a record that exists as long as the session, and receives messages for it.
 std::string ZooKeeperBackend::child_of(const std::string& name, const std::string& session) const {
   return path_of(name) + "/" + std::string(client_child) + session;
 }
@@ -88,10 +88,10 @@ void ZooKeeperBackend::make_directory(const CallOptions& call_options) {
   }
 }
 
-/// Reads the clock and the records, each before its children, until both come from the same node.
-/// The version does not tell: a node that was removed and created between the two reads may have
-/// the same one. A child is created in the same write as the entry that names it, so an entry
-/// without a child has lost it. Sets the fields of `read` that all records share.
+/// Reads the clock and the records, each record before its children, until both come from the same
+/// node. An equal version is no proof of that: a node that was removed and created between the two
+/// reads may have it. A child is created in the same write as the entry that names it, so an entry
+/// without a child has lost its child. Sets the fields of `read` that all records share.
 std::vector<ZooKeeperBackend::Node> ZooKeeperBackend::nodes(const std::vector<std::string>& names,
                                                             Snapshot& read,
                                                             const CallOptions& call_options) {
@@ -157,7 +157,7 @@ Snapshot ZooKeeperBackend::snapshot_from(const std::string& record, const Node& 
   State& state = states_[record];
   const bool known = state.incarnation == incarnation && state.node_version == node.data.version;
   if (!known) state = {++last_version_, incarnation, node.data.version};
-  // This client knows without its session whether it holds.
+  // Leave out the own session: this client knows by itself whether it holds.
   state.has_own_child = seen.lives->ids.erase(client_.session_id()) > 0;
   seen.version = state.version;
   return seen;
@@ -187,7 +187,7 @@ void ZooKeeperBackend::add_child_changes(const std::string& name, const Snapshot
     next.has_own_child = false;
   }
   for (const Wakeup& wakeup : update.wakeups) {
-    // A message to all needs no child: they watch the record.
+    // A message to all watchers needs no child, because they watch the record itself.
     const std::string session = life_in(wakeup.to);
     if (!over.lives->contains(session)) continue;
     changes.push_back({Change::set, child_of(name, session), wakeup.message});
@@ -308,7 +308,7 @@ RecordPage ZooKeeperBackend::list(const std::string& prefix, const std::string& 
   Snapshot read;
   const auto found = nodes(wanted, read, call_options);
   for (std::size_t i = 0; i < found.size(); ++i) {
-    // Foreign nodes are reported only to a reader of that name.
+    // Skip foreign nodes: only a read() of such a name reports them.
     if (!found[i].is_there() || !found[i].data.data.starts_with(first_word_of_value)) continue;
     page.records.push_back({wanted[i], snapshot_from(wanted[i], found[i], read)});
   }

@@ -14,7 +14,7 @@ namespace dlock {
 /// The session timeout of a client that asks for no lease.
 constexpr milliseconds usual_session{30'000};
 
-/// The session timeout for leases of `ttl`. The holds of a killed process should end with its
+/// The session timeout for leases of `ttl`. The holds of a killed process should expire with its
 /// lease, but the library needs some time to notice that a server does not answer.
 constexpr milliseconds session_for(milliseconds ttl) {
   return std::clamp(ttl, milliseconds(4000), milliseconds(60'000));
@@ -42,7 +42,7 @@ class ZooKeeperBackend final : public CasBackend {
   std::int64_t count(const std::string& prefix, const CallOptions& call_options) override;
   void sweep(const std::string& prefix, const std::string& after,
              const CallOptions& call_options) override;
-  /// Returns what is written into the own child, or waits for a change of the record.
+  /// Returns the message in this client's child, or waits for a change of the record.
   std::variant<std::string, Wake::Reason> watch(RecordWatch& watch, Deadline until,
                                                 int cancel_fd) override;
   bool stays_connected(bool) const override { return true; }

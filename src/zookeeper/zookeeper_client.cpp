@@ -43,8 +43,8 @@ constexpr int most_refusals = 3;
 constexpr milliseconds longest_look_up{2000};
 constexpr milliseconds pause_between_look_ups{1000};
 
-/// Whether the server has closed the connection although it had taken it. A connection that no
-/// server takes ends with another error.
+/// Whether a server has accepted the connection and then closed it. A connection that no server
+/// accepts ends with another error.
 bool was_closed_by_server(int socket) {
   int error = 0;
   socklen_t length = sizeof error;
@@ -69,8 +69,8 @@ struct Batch {
   std::size_t pending = 0;
 };
 
-/// The reply to a request, which the library owns until it calls back: that may be after the caller
-/// has given up.
+/// The place of one reply. The library owns it until it calls back, perhaps after the caller has
+/// given up.
 struct Slot {
   std::shared_ptr<Batch> batch;
   std::size_t index = 0;
@@ -111,7 +111,7 @@ void got_names(int code, const String_vector* names, const Stat* stat, const voi
   finish(data, code, stat, "", code == ZOK ? names : nullptr);
 }
 
-/// The library calls it when a watched path has changed; `changed`: the set of those.
+/// The library calls this when a watched path has changed; `changed` is the set of such paths.
 void note_change(zhandle_t*, int type, int, const char* path, void* changed) {
   constexpr int session_event = -1;
   if (type == session_event || changed == nullptr) return;
@@ -144,7 +144,7 @@ zoo_op_t operation_of(const ZooKeeperChange& change, const Rights& rights) {
   return operation;
 }
 
-/// Passes a request to the library; returns its code.
+/// Passes a request to the library, and returns the library's code.
 int submit(zhandle_t* handle, const ZooKeeperRequest& request, const Rights& rights,
            std::set<std::string>& changed, Slot& slot) {
   const LibZooKeeper& lib = libzookeeper();
@@ -235,9 +235,9 @@ void ZooKeeperClient::look_up(const CallOptions& call_options) {
   for (const auto& found : addresses_) all_addresses_.insert(found.begin(), found.end());
 }
 
-/// Looks the servers up again, at most once a second, and continues the session where they are now.
-/// The library ignores a list that has the same hosts as its own and differs only in ports: such a
-/// move is not followed.
+/// Looks the servers up again, at most once a second, and continues the session at their present
+/// addresses. The library ignores a list that differs from its own only in the ports, so a server
+/// that changes only its port is not found again.
 void ZooKeeperClient::follow_servers(const CallOptions& call_options) {
   if (BootClock::now() < later(looked_up_, pause_between_look_ups)) return;
   const auto before = all_addresses_;
@@ -271,7 +271,7 @@ void ZooKeeperClient::open(const CallOptions& call_options) {
 }
 
 /// Drops the connection; the library then takes the next server, with the same session. The library
-/// must notice at once: it would count a request that it gets before among those of the next
+/// must notice at once: it would count a request that comes in between as sent on the next
 /// connection, and never send it.
 void ZooKeeperClient::drop_connection() {
   if (fd_ < 0) return;
@@ -297,7 +297,7 @@ bool ZooKeeperClient::step(Deadline until, const CallOptions& call_options) {
   const auto events = static_cast<short>(((interest & wants_read) != 0 ? POLLIN : 0) |
                                          ((interest & wants_write) != 0 ? POLLOUT : 0));
   pollfd fds[] = {{fd, events, 0}, {call_options.cancel_fd, POLLIN, 0}};
-  // A pause of nothing would be a busy loop while no server can be reached.
+  // While no server can be reached, a pause of 0 would make this a busy loop.
   auto span = std::chrono::seconds(pause.tv_sec) + microseconds(pause.tv_usec);
   if (fd < 0) span = std::clamp<microseconds>(span, milliseconds(1), milliseconds(100));
   const int ready = poll_until(fds, std::min(later(BootClock::now(), span), until));
@@ -314,7 +314,7 @@ bool ZooKeeperClient::step(Deadline until, const CallOptions& call_options) {
     if (state() != connected_state && processed != ZOK && processed != ZNOTHING) {
       ++failed_connects_;
       if (associates) ++refusals_;
-      fd_ = -1;  // closed: the number may be another's by now
+      fd_ = -1;  // closed: another file may have the number by now
     }
   }
   if (is_open()) refusals_ = 0;
@@ -333,7 +333,7 @@ void ZooKeeperClient::connect(const CallOptions& call_options) {
     const bool in_time = step(std::min(next_server, call_options.deadline), call_options);
     if (is_open()) return;
     closes = closes || refusals_ > 0;
-    // A server that has lost its data takes no client that has seen more than it has.
+    // A server that has lost its data refuses a client that has seen more than the server has.
     const bool is_refused = refusals_ > most_refusals * count();
     if (state() == expired_state || is_refused) open(call_options);
     if (failed_connects_ >= count()) follow_servers(call_options);
@@ -375,7 +375,7 @@ std::vector<ZooKeeperReply> ZooKeeperClient::ask(const std::vector<ZooKeeperRequ
     if (!std::exchange(told, true) && call_options.sent != nullptr) call_options.sent->raise();
     if (batch->pending == 0) break;
     if (BootClock::now() >= call_options.deadline) {
-      // The pending requests would be answered to nobody, and delay what comes after them.
+      // Nobody awaits the pending replies any more, and they would delay later ones.
       drop_connection();
       throw_unavailable(shown_ + ": did not answer in time");
     }

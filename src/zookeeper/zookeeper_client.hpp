@@ -84,10 +84,10 @@ class ZooKeeperClient {
   /// With a login, only its user may access the nodes that this client creates.
   bool has_login() const { return servers_.front().user.has_value(); }
 
-  /// Throws that a connection was lost.
+  /// Throws the Error for a lost connection.
   [[noreturn]] void refuse_lost() const;
 
-  /// Throws the meaning of a code; `doing` is the action, as in "make the node /a".
+  /// Throws the Error for a reply code; `doing` is the action, as in "make the node /a".
   [[noreturn]] void refuse(int code, const std::string& doing) const;
 
  private:
@@ -104,7 +104,7 @@ class ZooKeeperClient {
   std::vector<Endpoint> servers_;
   std::string shown_;
   std::vector<std::set<std::string>> addresses_;  ///< of each server: `ADDRESS:PORT`
-  /// All of them for libzookeeper, in an order that does not depend on the resolver.
+  /// All addresses for libzookeeper, in an order that does not depend on the resolver.
   std::set<std::string> all_addresses_;
   Deadline looked_up_{};
   milliseconds session_;

@@ -10,14 +10,14 @@
 
 namespace dlock {
 
-/// The status of one ZooKeeper server, as it reports it.
+/// The status of one ZooKeeper server, as the server reports it.
 struct ZooKeeperServerStatus {
   std::string address;
   Fault unreachable{};                      ///< empty if it answered
   std::chrono::nanoseconds answered_in{0};  ///< includes connecting
-  std::string version{};                    ///< empty: not told
-  /// `leader`, `follower`, `observer` or `standalone`; empty if it does not serve, or does not
-  /// tell.
+  std::string version{};                    ///< empty: not reported
+  /// `leader`, `follower`, `observer` or `standalone`; empty if the server serves no clients, or
+  /// does not report it.
   std::string mode{};
   std::string refusal{};  ///< its answer instead of version and mode
 };
@@ -34,7 +34,7 @@ struct ZooKeeperStatus {
 /// instead of throwing it.
 ZooKeeperServerStatus ask_server(const Endpoint& endpoint, const CallOptions& call_options);
 
-/// Opens a session of `session` and writes the clock's node.
+/// Opens a session with the timeout `session`, and reads the clock by a write to its node.
 ZooKeeperStatus ask_zookeeper(const std::vector<Endpoint>& servers, const std::string& shown,
                               const std::string& chroot, const std::string& prefix,
                               milliseconds session, const CallOptions& call_options);

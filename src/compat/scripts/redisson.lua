@@ -19,7 +19,7 @@ end
 if not takes and operation ~= 'renew' then
   -- If the user has no right to publish, waiters are not notified.
   redis.pcall('PUBLISH', ARGV[5], '0')
-  -- Redis before 7.0 does not have SPUBLISH, and no client listens there then.
+  -- Redis before 7.0 lacks SPUBLISH, so no client can listen in that way.
   if ARGV[6] == '1' then redis.pcall('SPUBLISH', ARGV[5], '0') end
 end
 if evicts or operation == 'release' then return {redis.call('DEL', KEYS[1]), 0} end

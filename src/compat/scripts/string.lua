@@ -25,7 +25,7 @@ if operation == 'release' or operation == 'evict' then
   end
   return {1, 0}
 end
--- The answer to an earlier take was lost, or this take is late and the lease was renewed since: it
--- must not shorten the lease.
+-- This take is repeated, because its first answer was lost, or it is a late copy. It must not
+-- shorten a lease that was renewed since.
 if operation == 'take' and redis.call('PTTL', KEYS[1]) >= tonumber(lease) then return {1, 0} end
 return {redis.call('PEXPIRE', KEYS[1], lease), 0}

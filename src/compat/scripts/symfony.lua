@@ -17,7 +17,7 @@ local refusal = {0, redis.call('PTTL', KEYS[1]), found}
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 if operation == 'take' then
-  -- A set with other members does not come from Symfony, and its members are not expired leases.
+  -- Symfony did not write a set with other members: do not remove them like expired leases.
   for _, each in ipairs(found) do
     local is_token = #each == 44 and string.find(each, '^[%w+/]+=$') or
       #each == 22 and string.find(each, '^[%w_-]+$')

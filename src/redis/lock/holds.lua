@@ -8,7 +8,7 @@ local earliest_before = quarantine_end > 0 and 0 or math.huge
 local has_lapsed = false  -- a grant that its waiter did not confirm
 local owners, owner_count, least_limit = {}, 0, math.huge  -- owner -> one of its holds
 local cooldown_count = 0  -- how many of owner_count are in cooldown, without an owner
-local readers, seats = {}, {}  -- owners with a hold without a limit, and with one of more than 1
+local readers, seats = {}, {}  -- owners with an unlimited hold; owners with a limit above 1
 
 local function is_live(hold) return hold.flag ~= 't' end
 local function is_held(hold) return hold.flag == 'h' or hold.flag == 'p' end
@@ -139,9 +139,9 @@ local function outer_hold(owner)
   return owners[owner]
 end
 
--- Returns 'enter' with the hold to re-enter, 'fresh', 'upgrade' or 'full'. No member of a quorum
--- need see all readers and all semaphore owners, so there they exclude each other. A cooldown
--- excludes only newcomers, because its owner no longer works.
+-- Returns 'enter' with the hold to re-enter, 'fresh', 'upgrade' or 'full'. A member of a quorum may
+-- not see all readers and all semaphore owners, so a member lets these two exclude each other. A
+-- cooldown excludes only newcomers, because its owner no longer works.
 local function rule(owner, limit, past_quarantine)
   local outer = outer_hold(owner)
   if outer then

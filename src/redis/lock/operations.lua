@@ -157,7 +157,7 @@ local function evict()
   return out
 end
 
--- Only a member of a quorum has it. Returns the reply of a renew.
+-- Defined only for a member of a quorum. Returns the reply of a renew.
 local rejoin
 
 if recorded then
@@ -190,7 +190,7 @@ if recorded then
     elseif verdict == 'enter' or verdict == 'fresh' then
       admit_again(token, asked, outer, fence)
     elseif verdict == 'full' then
-      -- First in the queue, it is admitted without a message once there is room.
+      -- The hold waits first in the queue until there is room; no message announces its return.
       join(0, reserved)
     end
     return renew()

@@ -10,7 +10,7 @@ local absence_end = math.huge
 
 local function absent_until(channel) return tonumber(string.match(channel or '', '^!(%d+)$')) end
 
--- Whether the waiter counts as gone: its moment is over, or the clock went back.
+-- Whether the waiter counts as gone: its absence has ended, or the clock went back.
 local function stays_away(ends) return ends <= now or ends > now + longest_absence end
 
 local function expect(id, value)
@@ -36,14 +36,14 @@ local function set_queue_life()
   call('PEXPIRE', KEYS[3], life)
 end
 
--- Replaces the channel in the entry of a hold that the other members of a quorum remember, for
--- which nobody listens. Its proposal is the fence of the hold.
+-- Stands for the channel in a reservation: the entry of a hold that the other members of a quorum
+-- remember. No client listens for it, and its proposal is the fence of the hold.
 local reserved = '='
 local agree, admit_again
 
 if recorded then
-  -- Gives this fence to all holds of an owner, which share one, and makes it the last fence unless
-  -- that is larger.
+  -- Gives this fence to all holds of an owner, which share one, and makes it the key's last fence
+  -- unless a larger one has been granted.
   agree = function(owner, fence)
     local largest = last_fence() < tonumber(fence)
     for id, hold in pairs(holds) do
@@ -122,7 +122,7 @@ local function with_known_end(value, earliest)
   return (string.gsub(value, ' %d+', string.format(' %.0f', earliest), 1))
 end
 
--- Whether the head of the queue receives the message. If nobody listens, its moment begins.
+-- Whether the head of the queue receives the message. If no client listens, its absence begins.
 local function reaches(head, value, waiter, message)
   local heard = waiter.absent and 0 or notify(waiter.channel, message)
   if heard == 0 then absence_end = waiter.absent or expect(head, value) end

@@ -19,8 +19,8 @@
 -- for a label, or "-" after a release). The proposal is the fence that a waiter proposed with its
 -- last request, or "-". The hash of the holds lives as long as the longest of them.
 --
--- ARGV  1 operation  2 token  3 the id of this server if the lock may move to another, or "": the
---       channel of a waiter is stored as channel@id then; then
+-- ARGV  1 operation  2 token  3 the id of this server if the lock may move to another (the channel
+--       of a waiter is then stored as channel@id), or ""; then
 --   acquire  4 " lease ttl limit owner who"  5 min_hold  6 life (the larger of ttl and min_hold),
 --            and of a waiter 7 ticket or ""  8 channel
 --            10 latest, if the request supersedes the waiters that sent it before; 7 and 8 are

@@ -35,9 +35,10 @@ class SharedLibrary {
 
 }  // namespace dlock
 
-/// Declares a member for a function of a library, by its own name, after a member `library`.
+/// Declares a member that points to a function and has its name. The class has its SharedLibrary
+/// in a member `library` before.
 #define DLOCK_LIBRARY_FUNCTION(name) decltype(&::name) name{library.find(#name)};
-/// Does so for five of them.
+/// Declares five of these.
 #define DLOCK_LIBRARY_FUNCTIONS(a, b, c, d, e) \
   DLOCK_LIBRARY_FUNCTION(a)                    \
   DLOCK_LIBRARY_FUNCTION(b)                    \

@@ -46,8 +46,8 @@ class SideCaller {
 class SideProcess {
  public:
   /// Starts the process, which runs `work` under the name `name` in ps(1). Call this before dlock
-  /// opens a descriptor that must be closed, starts a thread or blocks a signal, and before
-  /// ProcessTree, so that the process does not count among COMMAND's.
+  /// starts a thread, blocks a signal, or opens a descriptor that no other process may keep open.
+  /// Call it before ProcessTree, too, so that the process does not count among COMMAND's.
   SideProcess(const char* name, const std::function<void(SideCaller&)>& work);
   /// Lets the process end after its calls. If it has no calls, it ends at once, without a zombie.
   ~SideProcess();

@@ -47,7 +47,7 @@ enum class Completion : char {
   layouts,  ///< the names in layouts()
 };
 
-/// The value of an option.
+/// A description of an option's value, for the help and the completions.
 struct OptionValue {
   const char* name;  ///< its name in the help; nullptr if there is no value
   Completion completion;

@@ -115,7 +115,7 @@ struct Refusal {
   /// The first few waiters ask again after at most this long. If the engine sends no message about
   /// it, this is how they notice that a waiter before them does not confirm its grant.
   milliseconds longest_sleep_near_head{5000};
-  std::optional<Who> behind;  ///< the waiter before this one, if the holders would leave room
+  std::optional<Who> behind;  ///< the waiter before this request, if only the queue keeps it out
   std::string reason;         ///< for `unready`, and sometimes for `split`: text for users
   bool unordered = false;     ///< for `held`: there is no queue, and the first to ask is granted
 };

@@ -106,8 +106,8 @@ Life work_life(const Work& work) {
   if (work.leader.pid_space == 0 || work.leader.pid_space != own_process().pid_space) {
     return Life::unknown;
   }
-  // A process that forks and ends during a look hides its child. So only a look that could read
-  // every listed process alive proves that no process of the work is left.
+  // A process that forks and ends during a look hides its child. So only a look in which
+  // each listed process was still alive when it was read proves that the work has ended.
   constexpr int most_looks = 20;
   Search search(work);
   for (int i = 0; i < most_looks; ++i) {

@@ -62,7 +62,6 @@ class Picture {
   /// Restores the first screen until the next drawing. A terminal that accepts nothing (^S) stays
   /// as it is.
   void leave();
-  bool drawn() const { return drawn_; }
 
  private:
   int fd_;

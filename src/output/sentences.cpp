@@ -164,7 +164,7 @@ std::string waiting_text(const LockKey& key, const Refusal& refusal, millisecond
   const std::string place = refusal.unordered ? ""
                                               : ", place " + std::to_string(refusal.ahead + 1) +
                                                     " of " + std::to_string(waiting);
-  // Leave out the labels first: a label may be long, and says least.
+  // Put the labels at the end, where a narrow terminal cuts the line: they say least.
   Refusal unlabelled = refusal;
   std::string labels;
   for (Holder& holder : unlabelled.held_by) {

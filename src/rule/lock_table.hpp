@@ -199,7 +199,7 @@ microseconds left_of(const HoldEntry& hold, microseconds now);
 /// the holder stored it.
 Holder hold_from(const HoldEntry& entry, const Now& now);
 
-/// Returns the owners of these holds, all of which have leases.
+/// The owners of these holds; each hold has a lease.
 std::vector<Holder> holders_from(const std::vector<HoldEntry>& entries, const Now& now);
 
 /// A stored waiter at `position` in the queue, as others see it at `now`.

@@ -295,7 +295,7 @@ std::string SqlBackend::page_condition(const std::string& prefix, const std::str
 RecordPage SqlBackend::list(const std::string& prefix, const std::string& after,
                             const CallOptions& call_options) {
   prepare(call_options);
-  // The clock is read before the rows, however long their transfer takes.
+  // Select the server's clock before the rows: their transfer may take long after `sent`.
   const Deadline sent = BootClock::now();
   const auto results =
       done(select_state("") + "; SELECT name, body" + page_condition(prefix, after, page_rows),

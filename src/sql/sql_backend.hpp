@@ -211,7 +211,7 @@ class SqlBackend : public CasBackend {
   /// Like run(), but throws if a statement failed.
   std::vector<SqlResult> done(const std::string& statements, const CallOptions& call_options);
   void create_table(const CallOptions& call_options);
-  /// By default the table is created; an override may throw instead.
+  /// Creates the table, because the server has none of this name. An override may throw instead.
   virtual void replace_table(const CallOptions& call_options) { create_table(call_options); }
   /// Closes, and throws the error for a failed result; `doing` begins the message.
   [[noreturn]] void refuse(const SqlResult& failed, const std::string& doing = {});

@@ -35,7 +35,7 @@ TEST_CASE("bad values: a command line that cannot be meant is one line, 64, and 
       {{"run", "--", "echo", "ran"}, "missing key"},
       {{"run", "-k", "a"}, "missing command"},
       run_with({"-w", "5x"}, "--wait: invalid duration \"5x\""),
-      run_with({"-t", "25h"}, "24h"),
+      run_with({"-t", "25h"}, "1d00h"),
       run_with({"--grace", "11s"}, "--grace: \"11s\" is more than a third"),
       run_with({"-E", "256"}, "--conflict-exit-code"),
       run_with({"--limit", "0"}, "--limit"),

@@ -103,7 +103,7 @@ TEST_CASE("doctor: servers that are set up wrongly, each told with what to do") 
     REQUIRE(eventually([&] { return server.command({"PING"}).text.starts_with("BUSY"); }));
     const Report report = doctor(server.url());
     CHECK(report.result.exit_code == 2);
-    CHECK(report.says("lock", "error", "SCRIPT KILL"));
+    CHECK(report.says("reach", "error", "SCRIPT KILL"));
     server.command({"SCRIPT", "KILL"});
   }
 }

@@ -8,13 +8,6 @@
 #include "redis/reply.hpp"
 
 namespace dlock {
-namespace {
-
-/// After this time the resolver asks the next sentinel.
-constexpr milliseconds longest_silence{1000};
-
-}  // namespace
-
 EndpointResolver::EndpointResolver(std::vector<Endpoint> sentinels, std::string master_name,
                                    Endpoint master)
     : sentinels_(std::move(sentinels)),
@@ -23,6 +16,8 @@ EndpointResolver::EndpointResolver(std::vector<Endpoint> sentinels, std::string 
       name_(deployment_name("sentinel", sentinels_) + "/" + escaped(master_name_)) {}
 
 Endpoint EndpointResolver::find(const CallOptions& call_options) {
+  /// After this time the resolver asks the next sentinel.
+  constexpr milliseconds longest_silence{1000};
   if (sentinels_.empty()) return server_;
   std::optional<Error> worst;
   for (std::size_t i = 0; i < sentinels_.size(); ++i) {

@@ -25,8 +25,8 @@ int answer(const std::string& text) {
   return 0;
 }
 
-/// Blocks SIGPIPE meanwhile, so that a stderr without a reader does not end dlock. The disposition
-/// of the signal stays unchanged, because COMMAND inherits it.
+/// Blocks SIGPIPE while it writes, so that a stderr without a reader does not end dlock. The
+/// disposition of the signal stays unchanged, because COMMAND inherits it.
 void warn(const ServerSettings& settings, const Log& log) {
   const PipeSignalHeld held;
   if (!log.quiet()) {

@@ -58,7 +58,7 @@ std::optional<std::string> AttachedHolds::look() {
   std::vector<Held> gone;
   move_hold(loss->key, held_, loss->gone ? gone : ended_);
   resume();
-  // The others may be lost for the same reason.
+  // The other locks may be lost for the same reason, so renew them now.
   if (renewer_) renewer_->renew_now({});
   lost_ = true;
   return lost_text(loss->key, loss->reason);
@@ -78,7 +78,7 @@ void AttachedHolds::released(const LockKey& key) {
 
 void AttachedHolds::not_released(const LockKey& key) {
   const auto found = find(key, ended_);
-  // The loss of a lease that has ended was reported, or the script has no use for it any more.
+  // If the lease has expired, look() reported the loss, or the script needs the lock no more.
   if (found == ended_.end() || found->grant.lease.valid_until <= BootClock::now()) return;
   pause();
   move_hold(key, ended_, held_);

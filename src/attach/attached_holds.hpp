@@ -9,31 +9,31 @@
 
 namespace dlock {
 
-/// The locks that `acquire --attach` keeps for a script. It renews them and reports losses. A lock
-/// that the script releases is no loss: `dlock release` announces it, and from then on the lock is
-/// not renewed.
+/// Keeps the locks of `acquire --attach` for a script: renews them and reports losses. A lock that
+/// the script releases is no loss: `dlock release` announces the release, and from then on
+/// AttachedHolds does not renew the lock.
 class AttachedHolds {
  public:
   AttachedHolds(Store& store, std::vector<Held> held);
 
   bool empty() const { return held_.empty() && ended_.empty(); }
-  /// look() must be called when fd() is readable, and at look_by() at the latest.
+  /// The daemon calls look() when fd() is readable, and at look_by() at the latest.
   int fd() const { return renewer_ ? renewer_->news_fd() : -1; }
   Deadline look_by() const;
-  /// Returns a sentence about one loss; call it until it returns nothing. It reports a lease that
-  /// cannot be renewed before the lease expires, so that the script has time to stop.
+  /// Returns a sentence about one loss; call it until it returns nothing. A lease that was not
+  /// renewed in time counts as lost before it expires, so that the script has time to stop.
   std::optional<std::string> look();
   /// Whether a lock was lost, or look() reported a lease near its end that is not renewed yet.
   bool in_trouble() const { return lost_ || (warned_ && !held_.empty()); }
   /// No lease expires before this time; `never` if there are no leases.
   Deadline safe_until() const { return renewer_ ? renewer_->safe_until() : never; }
 
-  /// Announces a release; returns false if the key is not held here. A lock whose release has no
-  /// known result ends with its lease, or with the script.
+  /// Stops renewing a lock that a client is about to release; returns false if it is not kept here.
+  /// If the client reports no result, the lock ends with its lease, or with the script.
   bool about_to_be_released(const LockKey& key);
-  /// The engine has released it.
+  /// Forgets the lock: the client reports that the engine has released it.
   void released(const LockKey& key);
-  /// The engine that was asked knows no such hold, or was not asked: the lock is kept.
+  /// Renews the lock again, if its lease lasts: the client reports that it was not released.
   void not_released(const LockKey& key);
 
   /// Releases all locks; repeats each request until the engine answers or the time is over.
@@ -46,7 +46,7 @@ class AttachedHolds {
 
   Store& store_;
   std::vector<Held> held_;
-  /// Not renewed in time, or about to be released; the engine may still have them.
+  /// Locks not renewed in time, or about to be released; the engine may still have them.
   std::vector<Held> ended_;
   std::optional<LeaseRenewer> renewer_;
   bool warned_ = false;

@@ -108,7 +108,7 @@ bool WatchedProcess::send(int signal) const { return send_signal(pidfd_, signal)
 
 namespace {
 
-/// How long releases are repeated after the script has ended: other clients may wait for the locks.
+/// How long the daemon repeats releases after the script's end: others may wait for the locks.
 constexpr milliseconds time_after_script{30'000};
 
 class AttachDaemonProcess {
@@ -143,8 +143,8 @@ class AttachDaemonProcess {
   }
   bool on_trial() const { return static_cast<bool>(channel_); }
 
-  /// The first member, so destroyed last: `dlock release` waits for that, and the store must be
-  /// closed by then.
+  /// The first member, so destroyed last: `dlock release` waits until the socket closes, and the
+  /// destructor of the store must have run by then.
   std::optional<ReleaseSocket> socket_;
   StorePtr store_;
   const std::vector<Held>& held_;
@@ -223,7 +223,7 @@ void AttachDaemonProcess::keep() {
     if (BootClock::now() >= kill_at_) kill_script();
   }
   if (kill_at_ == never) return;
-  // The script may release a lock that it has lost, and must not wait for this process.
+  // A `dlock release` of a lost lock must not wait until this process ends.
   socket_.reset();
   see_script_end();
 }
@@ -256,7 +256,7 @@ void AttachDaemonProcess::tell_loss(const std::string& text) {
   const bool is_the_scripts = !script_.ended();
   const std::string told = text + (signalled_ ? "" : stop_script(escaped(name)));
   const std::string line = "dlock: " + told + "\n";
-  // A write that would block is dropped.
+  // Write nothing if the write would block.
   const bool is_writable = is_the_scripts && poll_until(reader, {}) > 0;
   if (is_writable) (void)!write(script_stderr.get(), line.data(), line.size());
   write_system_log(told);

@@ -18,7 +18,7 @@ namespace dlock {
 /// pid may be reused.
 class WatchedProcess {
  public:
-  /// Throws Error{usage} if its end cannot be watched or it may not be signalled: there is no such
+  /// Throws Error{usage} if dlock cannot watch the process or may not signal it: there is no such
   /// process, or it is another user's or dlock itself.
   explicit WatchedProcess(pid_t pid);
 
@@ -35,7 +35,7 @@ class WatchedProcess {
   ProcessId id_;
 };
 
-/// How long a release is repeated while a caller waits for it.
+/// How long dlock repeats a release while a user or a script waits for the result.
 inline constexpr milliseconds time_to_release{2000};
 
 /// The process that `acquire --attach` leaves behind, as seen by its parent. It keeps the locks
@@ -43,8 +43,8 @@ inline constexpr milliseconds time_to_release{2000};
 /// Until commit() it is on trial: if its parent ends, it releases the locks and ends too.
 class AttachDaemon {
  public:
-  /// Forks, so there must be one thread. From then on the daemon uses the store, which must outlive
-  /// this object. Throws an Error; the caller then still has the locks.
+  /// Forks, so the caller must be the only thread. From then on the daemon uses the store, which
+  /// must outlive this object. If this throws an Error, the caller still holds the locks.
   AttachDaemon(StorePtr& store, const std::vector<Held>& held, const WatchedProcess& script,
                int loss_signal);
 
@@ -55,7 +55,7 @@ class AttachDaemon {
   /// The parent calls commit() after it has printed the token. Returns false if a lock was lost or
   /// the daemon is releasing the locks. Throws Error{host_refused} if the daemon has ended.
   bool commit();
-  /// Ends the daemon; returns when it has released the locks.
+  /// Ends the daemon; returns when the daemon has released the locks, or after a time limit.
   void dismiss();
 
  private:

@@ -20,7 +20,7 @@ namespace {
 
 // A client sends "release TOKEN KEY" before it asks the engine, and waits for the answer. Then it
 // sends "released TOKEN KEY" or "refused TOKEN KEY", or nothing if the engine did not answer. Each
-// message is a connection.
+// message has its own connection.
 const std::string will_release = "release";
 const std::string released = "released";
 const std::string refused = "refused";
@@ -55,9 +55,9 @@ bool is_same_user_or_root(int fd) {
   return peer.uid == geteuid() || peer.uid == 0;
 }
 
-/// Sends a message to the daemon, if there is one. Returns as recv(2) does: a positive number if
-/// the daemon has answered, a negative one if it did not in time or should not. Zero if it does not
-/// keep the key, has closed the connection after the message, or is not there.
+/// Sends a message to the daemon, if there is one. Returns a positive number if the daemon has
+/// answered, a negative one if it did not answer in time or `waits` is false, and zero if it does
+/// not keep the key, has closed the connection after the message, or is not there.
 ssize_t tell_daemon(const std::string& word, const Token& token, const LockKey& key, bool waits) {
   const Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   const Address address = address_of(token);
@@ -87,7 +87,7 @@ ReleaseSocket::ReleaseSocket(Token token)
 void ReleaseSocket::serve(AttachedHolds& holds) {
   constexpr milliseconds pause_without_descriptor{200};
   shut_until_ = never;
-  // The number is limited because another user may connect without end.
+  // serve() limits the clients of one call, because another user may connect without end.
   for (int i = 0; i < most_clients && !holds.empty(); ++i) {
     Fd client(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!client) {

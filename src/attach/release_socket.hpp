@@ -17,10 +17,10 @@ class ReleaseSocket {
   /// Throws Error{host_refused} if the socket cannot be opened.
   explicit ReleaseSocket(Token token);
 
-  /// When it is readable, and at open_by() at the latest, serve() must be called.
+  /// The daemon calls serve() when fd() is readable, and at open_by() at the latest.
   int fd() const { return shut_until_ == never ? listener_.get() : -1; }
   Deadline open_by() const { return shut_until_; }
-  /// Hears the clients that have come.
+  /// Reads the messages of the clients that have connected, and applies them to `holds`.
   void serve(AttachedHolds& holds);
 
  private:
@@ -29,7 +29,7 @@ class ReleaseSocket {
   Token token_;
   Fd listener_;
   Fd last_client_;  ///< has released the last key, and waits for the end of this process
-  Deadline shut_until_ = never;  ///< there was no descriptor for a client
+  Deadline shut_until_ = never;  ///< when to accept again, after no descriptor was free
 };
 
 /// Whether an attach daemon in this network namespace keeps the locks of this token.
@@ -41,15 +41,15 @@ class ReleaseNotice {
  public:
   /// Waits until the daemon has noted the release; about two seconds at most, if it is stopped.
   ReleaseNotice(const Token& token, const LockKey& key);
-  /// Tells the daemon the engine's answer to the release, or that it was not asked: a no. After a
-  /// yes it returns when the daemon has dropped the key, and has ended if that was its last key. If
-  /// it is never called, the daemon takes the result for unknown.
+  /// Tells the daemon whether the engine has released the lock; false also if dlock did not ask it.
+  /// After true, returns when the daemon has dropped the key, and has ended if it keeps no other.
+  /// If the caller never calls answered(), the daemon takes the result for unknown.
   void answered(bool yes) const;
 
  private:
   const Token& token_;
   const LockKey& key_;
-  ssize_t noted_;  ///< positive if the daemon has noted it, 0 if none keeps this key
+  ssize_t noted_;  ///< positive: the daemon has noted the release; 0: no daemon keeps this key
 };
 
 }  // namespace dlock

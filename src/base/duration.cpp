@@ -54,7 +54,7 @@ std::optional<milliseconds> parse_duration(std::string_view text) {
     total += *number * unit->ms;
     first = unit + 1;
   } while (!rest.empty());
-  // Less than one nanosecond is an error of the floating point.
+  // A fraction below 0.1 ns is a rounding error of the floating-point sum: do not round it up.
   constexpr double error = 1e-7;
   const milliseconds span(static_cast<long long>(std::ceil(std::min(total, 1e15) - error)));
   return span > longest_duration ? std::nullopt : std::optional(span);

@@ -12,7 +12,7 @@ namespace dlock {
 constexpr milliseconds longest_duration = std::chrono::hours(24 * 365);
 
 /// Parses `10`, `0.25`, `.5` (seconds), `500ms`, `30s`, `5m`, `1h30m`, `1d`; decimal, at most 365
-/// days. Fractions of a millisecond are rounded up. Returns nothing for any other text.
+/// days. Rounds a fraction of a millisecond up. Returns nothing for any other text.
 std::optional<milliseconds> parse_duration(std::string_view text);
 
 /// Parses a decimal number in [low, high], without sign or blanks; returns nothing for any other

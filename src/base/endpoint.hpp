@@ -46,7 +46,7 @@ class Password {
   std::shared_ptr<Shared> shared_;
 };
 
-/// How a connection is encrypted. The certificate and the name of the server are always verified.
+/// How dlock encrypts a connection. dlock always verifies the server's certificate and name.
 struct TlsSettings {
   std::string ca;           ///< PEM file, or directory of hashed files; empty: the system's
   std::string certificate;  ///< PEM file with the client's own chain; empty: none

@@ -5,8 +5,8 @@
 
 namespace dlock {
 
-/// The exit codes of dlock itself. A code that the command exits with is passed on, and is not
-/// listed.
+/// The exit codes of dlock itself. dlock also passes on the exit code of its command; those codes
+/// are not listed.
 enum class ExitCode : int {
   ok = 0,
   all_free = 1,      ///< inspect -q: no key is held

@@ -39,9 +39,9 @@ std::string command_name(pid_t pid);
 /// has started such a process does not count processes of this name among the command's.
 constexpr char keeper_name[] = "dlock-keeper";
 
-/// Returns the children, zombies included; none if the process does not exist. Returns nothing if
-/// /proc cannot be read now: no descriptor is free, /proc is missing, or it belongs to another pid
-/// namespace.
+/// Returns the children, zombies included; an empty list if the process does not exist. Returns
+/// nothing if /proc cannot be read now: no descriptor is free, /proc is missing, or it belongs to
+/// another pid namespace.
 std::optional<std::vector<pid_t>> children_of(pid_t pid);
 
 /// The entries of a /proc folder that are numbers: its processes, or the fds of one process. Empty
@@ -79,7 +79,7 @@ enum class Life {
   unknown,  ///< in another or an unknown pid namespace, or hidden by /proc
 };
 
-/// The calling process. Each process asks the kernel once; a forked child asks again.
+/// The calling process. Each thread asks the kernel once, and once more after a fork.
 const ProcessId& own_process();
 
 /// Process `pid` of this namespace as it is now; `started` is 0 if it has ended or is hidden.

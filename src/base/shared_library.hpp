@@ -35,10 +35,10 @@ class SharedLibrary {
 
 }  // namespace dlock
 
-/// Declares a member that points to a function and has its name. The class has its SharedLibrary
-/// in a member `library` before.
+/// Declares a member that points to the library's function `name` and has the same name. The class
+/// must declare its SharedLibrary as `library` before this member.
 #define DLOCK_LIBRARY_FUNCTION(name) decltype(&::name) name{library.find(#name)};
-/// Declares five of these.
+/// Declares five such members.
 #define DLOCK_LIBRARY_FUNCTIONS(a, b, c, d, e) \
   DLOCK_LIBRARY_FUNCTION(a)                    \
   DLOCK_LIBRARY_FUNCTION(b)                    \

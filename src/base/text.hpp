@@ -12,7 +12,7 @@ namespace dlock {
 
 /// Returns `text` safe for a terminal or a log: one line, with `\xNN` for every byte of a control
 /// character (C0, DEL, C1), a bidirectional control, a line separator or invalid UTF-8, and `\\`
-/// for a backslash. All text from servers, other users or argv is shown through this.
+/// for a backslash. dlock shows text from servers, other users or argv only through escaped().
 std::string escaped(std::string_view text);
 
 /// Returns `text` with `\xNN` for every byte that is not ASCII, for readers that do not know UTF-8.

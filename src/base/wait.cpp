@@ -57,7 +57,7 @@ Fd timer_at(Deadline deadline) {
 }  // namespace
 
 int poll_until(std::span<pollfd> fds, Deadline deadline) {
-  // Up to this length a suspend does no harm, and no timer is needed.
+  // A wait up to this length needs no timer: a suspend delays its end by at most as much.
   constexpr milliseconds longest_plain_poll{20};
   // A holder must not end because no descriptor is free for a timer.
   constexpr milliseconds slice_without_timer{500};

@@ -56,8 +56,8 @@ struct CallOptions {
   const Event* sent = nullptr;  ///< raised when a request has been sent
 };
 
-/// The options for a part of the call that takes at most `span`. `sent` is dropped: most parts look
-/// up or log in to a server, and do not send the request itself.
+/// The options for a part of the call that takes at most `span`. They have no `sent`: most parts
+/// look up or log in to a server, and do not send the request itself.
 inline CallOptions at_most(milliseconds span, const CallOptions& call_options) {
   return {std::min(call_options.deadline, later(BootClock::now(), span)), call_options.cancel_fd};
 }
@@ -76,7 +76,7 @@ inline void pause(milliseconds span, const CallOptions& call_options) {
 }
 
 /// The lengths of the pauses between tries of one request: each is twice as long as the one before,
-/// up to `longest`. Every loop that repeats a request has its own.
+/// up to `longest`. Every loop that repeats a request has its own Backoff.
 class Backoff {
  public:
   constexpr Backoff(milliseconds first, milliseconds longest) : next_(first), longest_(longest) {}

@@ -138,8 +138,8 @@ class CasBackend {
   virtual ~CasBackend() = default;
 
   /// Reads a record. If the engine can show it, others see `own` alive from before the read on: the
-  /// call sets the address of `own`, or renews its lease. A lease without an id is granted if its
-  /// length is known.
+  /// call sets the address of `own`, or renews its lease. If the lease has no id but a known
+  /// length, the call asks the engine to grant it.
   virtual Snapshot read(const std::string& name, OwnLife* own, const CallOptions& call_options) = 0;
 
   /// Replaces the version in `over`. Returns the new version, or, if the record had changed, the

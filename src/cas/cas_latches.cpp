@@ -10,7 +10,7 @@
 namespace dlock {
 namespace {
 
-/// Arrivals are kept this long after their latch has expired.
+/// The store keeps arrivals this long after their latch has expired.
 constexpr std::chrono::hours arrival_memory{24 * 30};
 constexpr milliseconds poll_pause_at_a_latch{1000};
 constexpr std::string_view arrival_text = "dlock-arrival 1\n";
@@ -52,7 +52,7 @@ LatchState CasStore::open_latch(const LockKey& key, const LatchOptions& terms,
   const Snapshot seen = rewrite(name, before, call_options, make);
   LatchState state = latch_state(latch, seen, call_options);
   if (before.version == 0) {
-    // The first fifty records may be long-lived, so this also looks at those after the new name.
+    // The first fifty records may be long-lived, so another sweep begins after the new name.
     sweep(latch_record({}), latch_record({}), call_options);
     sweep(latch_record({}), name, call_options);
     sweep(prefix_ + "arrival:", prefix_ + "arrival:", call_options);

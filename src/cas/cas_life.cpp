@@ -13,7 +13,7 @@
 namespace dlock {
 namespace {
 
-/// A dead waiter is noticed after this time at the latest, however long the ttl of its claim.
+/// Others notice a dead waiter after this time at the latest, however long the ttl of its claim.
 constexpr milliseconds longest_lease_of_a_waiter{30'000};
 constexpr int renewals_of_a_life = 3;
 constexpr milliseconds longest_renewal{5000};
@@ -79,7 +79,7 @@ Snapshot CasStore::first_read(const Change& how, const std::string& name) {
     const auto life = seen.lives->ids.find(life_name(how.self));
     if (life == seen.lives->ids.end()) return seen;
     if (life->second == before || tries == most_leases) {
-      // The life's lease has expired, but the read may have been done before.
+      // The life's lease has expired, but the engine may have read the record before that.
       seen.lives->ids.erase(life);
       return seen;
     }
@@ -98,8 +98,8 @@ void CasStore::begin_life(OpenRecord& record, const Snapshot& seen, const Change
   }
 }
 
-/// Replaces a lease of the wrong length by the one that was granted. If both are equally long, the
-/// old one stays, because the engine may have a minimum length.
+/// Replaces a lease of the wrong length by `granted`. If both are equally long, the old one stays,
+/// because the engine may have a minimum length.
 void CasStore::take_lease(OwnEntry& own, const EngineLease& granted) {
   if (own.lease.id != 0 && own.lease.length == granted.length) {
     own.lease.asked = granted.asked;
@@ -119,7 +119,7 @@ void CasStore::keep_lease(OpenRecord& record, const Snapshot& seen, const Change
   const bool waits = waiter != record.table.queue.end();
   const bool holds = hold != nullptr && hold->inside();
   if (!holds && !waits) return;
-  // This lease is from a write that lost the race; nobody renews it while this client waits.
+  // A waiter's min-hold lease is left over from a write that lost the race, and nobody renews it.
   if (waits && own.min_hold.id != 0) spare_.push_back(std::exchange(own.min_hold.id, 0));
   auto wanted = waits ? std::min(waiter->ttl, longest_lease_of_a_waiter) : hold->ttl;
   if (!waits && hold->flag == Flag::held) wanted = hold->lease;
@@ -213,9 +213,9 @@ Wake CasStore::sleep(const Claim& claim, Deadline until, int cancel_fd) {
   }
 }
 
-/// Returns the lives whose end grants the claim or brings its grant nearer. If the waiter before it
-/// asks for the exclusive lock, the claim's client watches only that waiter. Otherwise it watches
-/// the holders and some waiters before it.
+/// Returns the lives whose end grants the claim or brings its grant nearer. If the previous waiter
+/// asks for the exclusive lock, the client of the claim watches only that waiter. Otherwise the
+/// client watches the holders and some of the waiters that precede it.
 RecordWatch CasStore::watch_for(const Claim& claim, Deadline until) const {
   const Snapshot& seen = last_answer_;
   OpenRecord record = open(claim.key, claim.token, seen);

@@ -12,8 +12,8 @@ namespace dlock {
 namespace {
 
 constexpr int releases_per_sweep = 16;
-/// About the time of one write. N clients that want to write draw their pauses from N turns, so
-/// that about one at a time tries, whatever N is.
+/// About the time of one write. N clients that want to write draw their pauses from N or 2 N turns,
+/// so that about one at a time tries, whatever N is.
 constexpr milliseconds turn{10};
 
 /// The engine's clock now, estimated.
@@ -200,8 +200,8 @@ Renewed CasStore::renew(const Claim& claim, const RenewalOptions& terms,
   try {
     seen = change({claim.key, claim.token, call_options, &own}, renew_in);
   } catch (const Error& error) {
-    // The lease of the hold was renewed together with the read. Only the write failed, because the
-    // engine is full, or because clients that join the queue wrote first each time.
+    // The read has renewed the lease of the hold, too. If only the write failed, because the engine
+    // is full or clients that join the queue wrote first each time, the hold is renewed.
     const bool is_renewed = own.lease.id != 0 && held_before && attached == own.lease.id;
     const bool is_of_the_write =
         error.cause() == Cause::out_of_memory || error.cause() == Cause::busy;

@@ -65,7 +65,7 @@ class CasStore final : public Store, public FenceRegister, public Latches {
     const LockKey& key;
     const Token& self;
     CallOptions call_options;
-    OwnEntry* own = nullptr;         ///< of `self`: others see it from before the first read on
+    OwnEntry* own = nullptr;         ///< of `self`; the first read shows others that it lives
     std::optional<Snapshot> over{};  ///< begin with this instead of a read
     std::string departs{};  ///< the life of a client that gives up its hold or its position
     bool joins = false;     ///< the client joins the queue

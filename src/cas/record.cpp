@@ -106,8 +106,8 @@ std::string OpenRecord::to_watch(const HoldEntry& hold) const {
   return !lives(life) ? "" : entries_live() ? life : hold.backing.mailbox;
 }
 
-/// Removes the waiters whose clients have gone. The others count as just seen, so that the rule,
-/// which decides by times, comes to the same result.
+/// Removes the waiters whose clients have gone. Waiters that the engine knows to be alive count as
+/// just seen, because the rule drops a waiter by the time of its last request.
 void OpenRecord::drop_dead_waiters() {
   std::erase_if(table.queue, [&](WaiterEntry& waiter) {
     const bool own = waiter.token == self_;

@@ -67,7 +67,7 @@ class OpenRecord final : public WaiterNotifier {
 std::string channel_in(const std::string& address);
 std::string life_in(const std::string& address);
 
-/// A short name for a text, for example of the waiter in a message, without revealing its token.
+/// A hash of a text, as a short name: a message names its waiter without revealing the token.
 std::string short_name(std::string_view text);
 
 /// The names of an entry's lives, if entries have some: one for waiting and holding, one for its

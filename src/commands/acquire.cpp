@@ -18,9 +18,8 @@
 namespace dlock {
 namespace {
 
-/// The process that called dlock. A caller outside of dlock's pid namespace has no pid here, and
-/// dlock itself is used instead. That is so if dlock is the first process of a container, or was
-/// started in a container from outside.
+/// The process that called dlock. If dlock is the first process of a container, or was started in a
+/// container from outside, its caller has no pid in dlock's namespace; dlock then names itself.
 pid_t calling_process() {
   const pid_t parent = getppid();
   return parent == 0 ? getpid() : parent;
@@ -86,8 +85,8 @@ std::optional<WatchedProcess> Acquire::script_of(const AcquireSettings& settings
 }
 
 /// A request of this process that is still under way could take the key after `dlock release`,
-/// which does not know of it, and nobody would use that hold. The owner therefore acquires again
-/// with another token, and the first token is released here.
+/// which does not know of it, and nobody would use that hold. Acquire therefore tries again with
+/// another token, and releases the first one.
 LockAcquirer::Result Acquire::acquire() {
   constexpr int most_tries = 3;
   const auto may_come_late = [this](const Held& each) {
@@ -195,8 +194,8 @@ bool Acquire::release(const std::vector<Held>& held) {
   return true;
 }
 
-/// Exits with 75, as for every lock that was not acquired: the process of --attach has ended, but
-/// the caller may be another one and read the exit code.
+/// Returns 75, as for every lock that was not acquired: the process of --attach has ended, but
+/// another process may have called dlock and read the exit code.
 int Acquire::abandoned() {
   log_.notice("not acquired: process " + std::to_string(script_->pid()) + " has ended");
   return static_cast<int>(ExitCode::not_acquired);

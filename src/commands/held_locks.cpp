@@ -163,8 +163,8 @@ void HeldLocks::stop_renewing(bool lost) {
 
 std::string HeldLocks::outlive_by(const std::vector<Survivor>& survivors) {
   if (needs_renewal()) return "and ends with its lease";
-  // A survivor may hide its environment and have left the process group of COMMAND, so its own
-  // group is recorded.
+  // A survivor may hide its environment and have left the process group of COMMAND, so record the
+  // survivor's own group.
   const pid_t group = survivors.front().group;
   bool held = true;
   for (const Held& each : held_) {

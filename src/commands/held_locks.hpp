@@ -21,14 +21,14 @@ class HeldLocks final : public StopSource {
   HeldLocks(Store& store, std::vector<Held> held, const Log& log);
 
   bool needs_renewal() const;
-  /// Renews each lease that is too short to stop the command in time. Called just before the
-  /// command's process is created. Returns false if a hold is lost.
+  /// Renews each lease that is too short to stop the command in time. `run` calls it just before it
+  /// creates the command's process. Returns false if a hold is lost.
   bool ready_to_start(milliseconds grace);
   /// Records the command's process group in holds without a lease; returns false if a hold is lost.
   bool command_started(pid_t group);
-  /// Starts to renew the holds. Called once the command's process exists, so that dlock forks with
-  /// a single thread. `command` is that process, which other clients see; `safe_until` as in
-  /// LeaseRenewer.
+  /// Starts to renew the holds. `run` calls it once the command's process exists, so that dlock
+  /// forks with a single thread. `command` is that process, which other clients see; `safe_until`
+  /// is as in LeaseRenewer.
   void start_renewing(pid_t command, std::atomic<BootClock::rep>* safe_until = nullptr);
   void renew_now();
   /// The message about the locks when dlock is stopped (^Z).
@@ -42,12 +42,12 @@ class HeldLocks final : public StopSource {
   /// Ends the renewals and keeps their results. `lost`: the renewer or a deadline showed a loss.
   void stop_renewing(bool lost);
 
-  /// Replaces release() if `survivors` outlive dlock: records their process group, and returns
-  /// the text that says how long the key stays taken.
+  /// `run` calls this instead of release() if `survivors` outlive dlock. It records the first one's
+  /// process group, and returns the text that says how long the key stays taken.
   std::string outlive_by(const std::vector<Survivor>& survivors);
 
   enum class Outcome { released, was_lost, unknown };
-  /// Releases the locks; to be called after stop_renewing(). Repeats each request until the server
+  /// Releases the locks; call it after stop_renewing(). Repeats each request until the server
   /// answers, the lease expires or 2 s have passed, and reports everything except full success.
   Outcome release(ReleaseMode mode);
 

@@ -80,14 +80,14 @@ int inspect_all_kinds(const InspectSettings& settings, const Log& log) {
   return 0;
 }
 
-/// How often the locks are read. Redis notifies only waiters. To notify watchers, every lock would
+/// How often Watch reads the locks. Redis notifies only waiters; for watchers, every lock would
 /// have to publish every change for the rare case that somebody watches; keyspace events are off by
 /// default, and a client should not enable them. Reading the named keys is one round trip. On this
-/// host changes of files are notified, but the expiry of a lease and the death of a process are
-/// not, so this reads every second there, too.
+/// host the kernel reports changes of files, but not the expiry of a lease or the death of a
+/// process, so Watch reads every second there, too.
 constexpr milliseconds between_readings{1000};
-/// Slow reads, of many keys or over a long distance, are done less often: they may take one part in
-/// `share` of the time. After a single slow read the next one still comes soon.
+/// Watch repeats slow reads (many keys, a distant server) less often, so that they take one
+/// part in `share` of the time; but the next one comes after `longest_between_readings` at most.
 constexpr int share = 20;
 constexpr milliseconds longest_between_readings{10'000};
 /// The pause between a notified change and the next read, because changes come in bursts.
@@ -105,8 +105,8 @@ std::string essence_of(KeyState state) {
   return key_json(state);
 }
 
-/// Removes from the front of `text` the lines that a pipe accepts whole or not at all, so that a
-/// signal does not cut one; of a longer line, as much as it accepts at once.
+/// Removes lines from the front of `text`, as many as a pipe accepts whole or not at all, so that a
+/// signal does not cut a line; of a longer line, the part that a pipe accepts at once.
 std::string take_lines(std::string_view& text) {
   std::string_view most = text.substr(0, PIPE_BUF);
   if (const auto end = most.rfind('\n'); end != std::string_view::npos)

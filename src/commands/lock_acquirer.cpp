@@ -153,7 +153,7 @@ void LockAcquirer::name_waiter_ahead(const LockKey& key, Refusal& refusal) {
     const auto& waiters = states.at(0).waiters;
     refusal.behind = waiters.at(std::min(refusal.ahead, waiters.size()) - 1).who;
   } catch (const std::exception&) {
-    // The refusal is reported without the name.
+    // report_refusal() then reports the refusal without the name.
   }
 }
 

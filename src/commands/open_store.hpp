@@ -16,7 +16,7 @@ namespace dlock {
 /// this function turns a URL into a store. It opens and connects nothing yet.
 StorePtr open_store(const ServerSettings& settings);
 
-/// The same; with -v, the store writes a line to stderr for each step.
+/// Like open_store(settings), but with -v the store writes a line to stderr for each step.
 StorePtr open_store(const ServerSettings& settings, const Log& log);
 
 /// The options of an inspect that also lists the keys matching `patterns`, if any. In Redis a list
@@ -27,13 +27,13 @@ CallOptions inspect_call(const ServerSettings& settings, const std::vector<std::
 /// Opens Redis: one server, a master behind Sentinel, or a Cluster.
 std::unique_ptr<RedisTransport> open_redis(const Target& server, RedisStoreOptions options);
 
-/// Opens the engine that `options` name, for latches.
+/// Opens the engine that `settings` name, for latches.
 std::unique_ptr<Latches> open_latches(const ServerSettings& settings);
 
 /// Opens the fence register of `guard`; `settings` must name servers, not `local:`.
 std::unique_ptr<FenceRegister> open_fence_register(const ServerSettings& settings);
 
-/// The directory that `local:` names.
+/// The directory that `local:` names; if it names none, the default directory.
 DirectorySettings directory_of(const LocalTarget& target);
 
 /// Calls `body` for every key, and reports an error at once. Continues after an error, except if

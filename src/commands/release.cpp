@@ -13,7 +13,7 @@
 namespace dlock {
 namespace {
 
-/// How long the second request may take: it needs a new connection.
+/// How long the second request of release_for_certain() may take: it needs a new connection.
 constexpr milliseconds time_for_a_second_request{2000};
 
 ExitCode evict_holders(Store& store, const ReleaseSettings& settings, const LockKey& key,

@@ -208,7 +208,7 @@ Program Run::program(const HeldLocks& holding) const {
                          {"DLOCK_FENCE", fence_list(fences)},
                          {"DLOCK_OWNER", acquiring_->owner().text}};
   program.hidden_fd = settings_.status_fd.value_or(-1);
-  // A command that started later would be killed at once.
+  // dlock would at once kill a command that started later.
   const Deadline until = holding.safe_until();
   if (until != never) program.start_before = until - kill_cost(settings_.ttl);
   return program;
@@ -344,7 +344,7 @@ int carry_out(const RunSettings& settings, const Log& log) { return Run(settings
 
 void report_unusable_settings(const CommandLine& line, const Error& error) {
   const Log log(false, false);
-  // No command will inherit these settings.
+  // dlock will start no command that could inherit the ignored signals.
   for (const int signal : {SIGXFSZ, SIGPIPE}) std::signal(signal, SIG_IGN);
   RunSettings settings;
   settings.metrics_file = line.value("metrics");
@@ -357,7 +357,7 @@ void report_unusable_settings(const CommandLine& line, const Error& error) {
       settings.status_fd = status_fd_from({*number, "--status-fd", ErrorKind::usage});
     }
   } catch (const Error&) {
-    // Only the first error is reported.
+    // dlock has found a first error, `error`, and reports only that one.
   }
   RunStatus status;
   status.outcome = "error";

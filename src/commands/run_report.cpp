@@ -78,7 +78,7 @@ RunReport::RunReport(const RunSettings& settings, const Log& log) : settings_(se
   }
 }
 
-/// Does not wait for the call. Only the first failure is reported.
+/// Asks the side process for a call, without waiting for it. Reports only the first failure.
 void RunReport::call_hook(const char* event, const std::string& keys, const std::string& fences,
                           const std::string& holder, const std::string& reason,
                           const std::string& exit_code) {

@@ -17,7 +17,7 @@ namespace dlock {
 /// COMMAND waits for it.
 class RunReport {
  public:
-  /// Starts the process if there is a --hook. To be called when a SideProcess may be started.
+  /// Starts the side process if there is a --hook: the conditions of SideProcess() apply.
   RunReport(const RunSettings& settings, const Log& log);
 
   /// `where` names the engine, without a password.

@@ -24,9 +24,9 @@ milliseconds wait_line_due(int n);
 /// Shows a wait: the holder, the queue position and the time waited. Its user calls it from one
 /// thread; another thread writes the lines.
 ///
-/// On a terminal the line is drawn every second, and the key is read every few seconds. It must be
-/// read, because only the first waiter gets notifications: the others do not hear of a new holder
-/// or of waiters that leave.
+/// On a terminal the thread draws the line every second, and reads the key every few seconds,
+/// because only the first waiter gets notifications: the others do not hear of a new holder or of
+/// waiters that leave.
 ///
 /// Elsewhere the log gets a line now and then, because CI systems end a job that is silent for
 /// long. The thread starts shortly before the first one is due, so that a short wait needs no
@@ -50,7 +50,7 @@ class WaitReporter {
   bool on_terminal() const { return look_ != nullptr; }
   /// Whether the current wait is for this key.
   bool waits_for(const LockKey& key) const { return key_ == key; }
-  /// Called for each answer that the waiter gets: at least twice a minute, unless the server is
+  /// Call this for each answer that the waiter gets: at least twice a minute, unless the server is
   /// lost. The first call for another key begins another wait.
   void waiting(const LockKey& key, Text text);
   void server_lost(const std::string& why);

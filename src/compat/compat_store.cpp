@@ -16,8 +16,7 @@
 namespace dlock {
 namespace {
 
-/// The 128 random bits of a token as 32 hex digits; empty if the token does not come from
-/// `acquire`.
+/// The 128 random bits of a token as 32 hex digits; empty if new_token() did not make the token.
 std::string random_part(const Token& token) {
   constexpr std::size_t hex_digits_of_a_token = 32;
   const std::string digits = token.text.substr(token.text.rfind(':') + 1);
@@ -256,7 +255,7 @@ Grant grant_from(const Reply& answer, Deadline sent, milliseconds ttl) {
 Answer CompatStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) {
   driver_.check_name(claim.key);
   Hold& hold = hold_of(claim);
-  // Made anew for each request: a dated value says when the lock was taken, not when the wait
+  // Each request makes the mark anew: a dated value says when the lock was taken, not when the wait
   // began.
   hold.mark = driver_.mark_of(claim.token);
   const auto sent = BootClock::now();

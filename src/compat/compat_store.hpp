@@ -46,7 +46,7 @@ class LockDriver {
                 milliseconds ttl = {}) const;
 
   /// The holder that a look at a key shows; nothing if the key is free. Throws Error{wrong_data},
-  /// which names the lock as `where`, if it is no lock of this layout.
+  /// which names the lock as `where`, if the key holds another kind of value.
   std::optional<Holder> holder_in(const std::string& where, const KeyLook& look) const;
   /// Throws Error{wrong_data}: the lock at `where` is of another kind.
   [[noreturn]] void refuse(const std::string& where, const std::string& kind) const;
@@ -69,8 +69,8 @@ class LockDriver {
 class ReleaseListener {
  public:
   /// Listens for changes of `key` that come after the next read on `link`. Returns true if it has
-  /// just begun, because then the key must be read once more. A failure is no error: the waiter
-  /// polls.
+  /// just begun, because then the caller must read the key once more. A failure is no error: the
+  /// waiter polls.
   bool listen(const LinkId& link, const std::string& key, const CallOptions& call_options);
   /// Whether a change of the key wakes the waiter.
   bool works() const { return connection_ && connection_->is_open(); }
@@ -86,13 +86,13 @@ class ReleaseListener {
   std::optional<RedisConnection> connection_;
   std::string key_;
   LinkId link_;          ///< the connection that reads the key
-  Deadline again_at_{};  ///< no new attempt to listen before this
+  Deadline again_at_{};  ///< listen() tries no new connection before this
   Deadline pace_{};      ///< when the wake-ups so far would end if each took half a second
 };
 
 /// Locks in the layout of another library, so that its clients and dlock exclude each other. They
 /// are exclusive, without a queue, without an owner and, except in one layout, without a fencing
-/// token. Settings that the layout cannot store are refused earlier. One thread at a time uses it.
+/// token. src/config refuses settings that the layout cannot store. One thread at a time uses it.
 class CompatStore final : public Member {
  public:
   CompatStore(const Layout& layout, std::unique_ptr<RedisTransport> servers)
@@ -111,8 +111,8 @@ class CompatStore final : public Member {
   std::vector<int> connections() const override { return servers_->connections(); }
   std::string name() const override { return servers_->name(); }
 
-  // One server of a majority: no fence is proposed or raised, and a server that lacks the hold does
-  // not get it back, because the libraries do not do that either.
+  // One server of a majority: the store proposes and raises no fence, and a server that lacks the
+  // hold does not get it back, because the libraries do not do that either.
   std::optional<Grant> rejoin(const Claim&, Fence, const CallOptions&) override { return {}; }
   Standing standing() const override { return {}; }
   Fence record_max(const LockKey&, Fence fence, const CallOptions&) override { return fence; }
@@ -127,7 +127,7 @@ class CompatStore final : public Member {
     milliseconds floor{0};
   };
 
-  /// The answer to one request for the lock, and the link that the key was read on.
+  /// The answer to one request for the lock, and the link on which the answer came.
   struct Try {
     Answer answer;
     LinkId link;

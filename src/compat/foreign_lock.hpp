@@ -46,7 +46,7 @@ std::string what_is(RedisTransport& servers, const std::string& name,
                     const CallOptions& call_options);
 
 /// All foreign locks, by the full names of their keys, which match one of `globs` and do not begin
-/// with `own_prefix`. The keys are read in pages, so that the server is never blocked for long.
+/// with `own_prefix`. Reads the keys in pages, so that the server is never blocked for long.
 std::map<std::string, ForeignLock> all_foreign_locks(RedisTransport& servers,
                                                      const std::vector<std::string>& globs,
                                                      const std::string& own_prefix,
@@ -55,7 +55,7 @@ std::map<std::string, ForeignLock> all_foreign_locks(RedisTransport& servers,
 constexpr const char* redisson_library = "Redisson or dlock";
 constexpr const char* symfony_library = "Symfony Lock or dlock";
 
-/// A holder as another library shows it: the library and the time left of the lease, from PTTL.
+/// A holder with the library and the rest of the lease (from PTTL): dlock knows no more.
 Holder foreign_holder(std::string library, const Reply& pttl);
 
 /// Finds the holder that `value`, a string or its first 200 bytes, names: its library, or several

@@ -51,7 +51,7 @@ void refuse_if_of_flock(const std::string& spelled) {
 }
 
 /// The name of a flag, for a message. The argument may be a misplaced URL whose password contains a
-/// `=`, so it is redacted before it is cut.
+/// `=`, so shown_flag() redacts the whole argument before it cuts at the `=`.
 std::string shown_flag(const std::string& argument) {
   const auto name = argument.substr(0, argument.find('='));
   const auto shown = redacted(name.find_first_of(":@") == std::string::npos ? name : argument);

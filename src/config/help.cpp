@@ -9,7 +9,7 @@ namespace {
 constexpr std::size_t columns = 80;
 constexpr std::size_t help_column = 30;
 
-/// The help text of a command that is not in the table of options.
+/// The parts of a command's help that do not come from the table of options.
 struct Page {
   Command command;
   const char* usage;

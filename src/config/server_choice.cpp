@@ -33,7 +33,7 @@ std::vector<SourcedValue> split_at_spaces(const SourcedValue& given) {
     if (!part.empty()) parts.push_back({std::string(part), given.place, given.trouble});
   }
   if (parts.empty()) given.refuse("holds only spaces: unset it, or give it a value");
-  // The front of a URL that was cut at a blank would be taken for a host and shown.
+  // dlock would take the front of a URL that was cut at a blank for a host, and show it.
   for (const SourcedValue& part : parts) {
     const bool ends_a_login = part.text.find('@') != std::string::npos;
     if (ends_a_login && part.text.find("://") == std::string::npos) {
@@ -79,7 +79,7 @@ Target quorum_of(const std::vector<SourcedValue>& given, ServerSettings& setting
   return quorum;
 }
 
-/// The servers that locks live on, as far as the URL knows them.
+/// The servers that store locks, as far as the URL names them.
 std::vector<Endpoint*> servers_in(Target& target) {
   std::vector<Endpoint*> servers;
   const auto add_all = [&](std::vector<Endpoint>& all) {
@@ -183,8 +183,8 @@ Password::Read password_command(const std::string& command) {
   return [asker](const CallOptions& call_options) { return asker->ask(call_options); };
 }
 
-/// A path. In a configuration file it must be absolute, because cron, a login and systemd start in
-/// different directories.
+/// The given path. A path in a configuration file must be absolute, because cron, a login and
+/// systemd start in different directories.
 const std::string& path_from(const SourcedValue& given) {
   const bool in_file = given.trouble == ErrorKind::configuration;
   if (in_file && !given.text.starts_with('/')) given.refuse("is not an absolute path");
@@ -283,7 +283,7 @@ void add_password(const SourcedValue& given, const Sources& sources, ServerSetti
         " on the command line can be seen by every user of this host: use " +
         (only_there ? "DLOCK_SERVER" : "--password-file"));
   }
-  // If there is none, the database's library looks for one.
+  // If no source has a password, the database's library looks for one.
   if (database != nullptr) return complete_passwords({&database->password}, sources, settings);
   auto servers = servers_in(settings.server);
   // In etcd and ZooKeeper a password belongs to a user, so a URL without a user needs none.
@@ -300,8 +300,8 @@ void add_password(const SourcedValue& given, const Sources& sources, ServerSetti
   for (const Endpoint* server : servers) check_login(*server, given, settings);
 }
 
-/// The absolute path: each new connection reads the file again, in a process whose working
-/// directory may be "/".
+/// Returns the path of a readable file, made absolute: each new connection reads the file again, in
+/// a process whose working directory may be "/".
 std::optional<SourcedValue> readable_path(const char* name, const Sources& sources) {
   auto given = sources.first(name);
   if (!given) return given;

@@ -91,7 +91,7 @@ UrlParts url_parts(std::string_view rest, bool path_may_have_at = false) {
   return parts;
 }
 
-/// The same for a URL of this `form`, which has no query.
+/// Like url_parts() above, but refuses a query: a URL of this `form` has none.
 UrlParts url_parts(std::string_view rest, const char* form) {
   UrlParts parts = url_parts(rest);
   const bool has_query = rest.find('?') != std::string_view::npos;
@@ -247,7 +247,7 @@ EtcdTarget parse_etcd(std::string_view rest, bool tls) {
   return EtcdTarget{members_in(parts, tls, usual_etcd_port)};
 }
 
-/// Parses the path of a node. No name in it may be empty, `.` or `..`, as ZooKeeper requires.
+/// Parses the path of a ZooKeeper node. ZooKeeper permits no name that is empty, `.` or `..`.
 std::string chroot_from(std::string_view path) {
   std::string chroot;
   while (!path.empty()) {
@@ -366,7 +366,7 @@ void take_mysql_parameters(std::string_view query, MysqlAddress& address) {
   if (unused) throw_usage("ssl-ca verifies a server only with ssl-mode=VERIFY_IDENTITY");
 }
 
-/// The client library of MySQL and MariaDB takes no URL.
+/// Splits the URL, because the client library of MySQL and MariaDB takes none.
 SqlTarget parse_mysql(std::string_view scheme, std::string_view rest) {
 #ifndef DLOCK_WITH_MYSQL
   throw_usage("this dlock was built without MySQL and MariaDB (DLOCK_MYSQL is off)");

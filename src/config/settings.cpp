@@ -315,7 +315,7 @@ class Resolver {
     throw_usage("missing key: dlock " + name + "KEY" + usage);
   }
 
-  /// A bad label must not stop a deployment, so it is shortened, with a warning.
+  /// Shortens a bad label, with a warning, because a label must not stop a deployment.
   std::string label(ClaimSettings& settings) const {
     const auto label = setting("label", [&](const SourcedValue& given) {
       std::string line = line_from(given, "the label");
@@ -417,7 +417,7 @@ class Resolver {
 
   Fence guarded_fence() const {
     const bool has_flag = line_.has("fence");
-    // A flag chooses if the variable holds several fences.
+    // If the variable holds several fences, the flag says which one counts.
     const auto given =
         has_flag ? sources_.in_flags("fence") : sources_.in_variable(option("fence").variable);
     if (given.empty()) throw_usage(missing_fence);

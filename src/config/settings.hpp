@@ -21,7 +21,7 @@ namespace dlock {
 
 enum class LatchVerb { open, arrive, wait };
 
-/// The settings of all commands: what they write to stderr, the server, and what it is asked for.
+/// The settings that every command has: how much it writes to stderr, and which server it uses.
 struct ServerSettings {
   bool quiet = false;
   bool verbose = false;
@@ -110,7 +110,7 @@ struct LatchSettings : ServerSettings {
 
 struct DoctorSettings : ServerSettings {
   milliseconds ttl{0};
-  int expected_replicas = 0;  ///< of the locks that it is judged for
+  int expected_replicas = 0;  ///< the --replicas of the locks that the server shall hold
   bool json = false;          ///< at most one of these three is true
   bool acl = false;
   bool schema = false;

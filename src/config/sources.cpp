@@ -64,7 +64,7 @@ std::pair<std::string, SourcedValue> parse_line(const std::string& place, std::s
   return {name, value};
 }
 
-/// The settings that a file may have only once between them: the server has one password.
+/// The group of a setting. A file may set only one of a group: the server has one password.
 std::string kind_of_setting(const std::string& name) {
   return name == "password-command" ? "password" : name.substr(0, name.find("-file"));
 }

@@ -49,8 +49,8 @@ class Sources {
   /// variables that way. But an empty `DLOCK_SERVER` is refused, because without it the locks would
   /// be on another server.
   std::vector<SourcedValue> in_variable(const char* name) const;
-  /// Refuses flags that do not go with the choice, and says why. Variables and files are allowed,
-  /// because they may serve several choices.
+  /// Refuses these flags if they are given, for the reason `why`. Variables and files may set the
+  /// same options, because they may serve other commands and servers, too.
   void refuse_flags(std::initializer_list<const char*> names, const char* why) const;
   /// Whether the variable is set to an empty value.
   bool is_empty(const char* variable) const {

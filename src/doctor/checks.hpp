@@ -52,13 +52,13 @@ struct TrialLock {
 struct Facts {
   DoctorOptions options{};
   bool here = false;                 ///< all servers of the URL are on this host
-  std::string user{};                ///< empty: none, or not told
+  std::string user{};                ///< empty: none, or not reported by the server
   std::optional<TrialLock> trial{};  ///< nothing if no lock was tried
 };
 
 /// The facts about any server or database that is examined over one connection.
 struct Contact : Facts {
-  Fault unreachable{};  ///< empty if it answered all requests
+  Fault unreachable{};  ///< empty if the server answered all requests
   std::chrono::nanoseconds connected_in{0};
   std::chrono::nanoseconds round_trip{0};  ///< the median of several
   std::optional<ClockOffset> clock{};      ///< the most exact of several readings
@@ -87,7 +87,7 @@ struct ServerFacts : Contact {
 struct SentinelFacts {
   Endpoint endpoint;
   Fault unreachable;
-  std::string host;  ///< of the master; empty: it knows no such name
+  std::string host;  ///< of the master; empty: the sentinel knows no such name
   std::string port;
   ServerInfo master;         ///< SENTINEL MASTER, by field
   std::string quorum_fault;  ///< the error of CKQUORUM
@@ -96,7 +96,7 @@ struct SentinelFacts {
 struct ClusterFacts {
   std::vector<std::pair<std::string, Fault>> silent_seeds{};  ///< by address
   Fault fault{};  ///< the error in place of CLUSTER SLOTS
-  /// Each with a scratch key in one of its slots.
+  /// The masters, each with a scratch key in one of the master's slots.
   std::vector<std::pair<Endpoint, LockKey>> masters{};
   int unserved = 0;   ///< slots without a master
   ServerInfo info{};  ///< CLUSTER INFO, by field
@@ -122,7 +122,7 @@ struct ZooKeeperFacts : Facts, ZooKeeperStatus {
 
 struct LocalFacts : Facts {
   std::string directory{};
-  std::string trouble{};  ///< the reason why it cannot be used
+  std::string trouble{};  ///< the reason why dlock cannot use the directory
   long file_system = 0;   ///< f_type of statfs(2)
 };
 
@@ -160,8 +160,8 @@ ServerInfo told_in_lines(const Reply& reply);
 /// Names and values in turn, as in the replies of CONFIG GET, HELLO and SENTINEL MASTER.
 ServerInfo told_in_pairs(const Reply& reply);
 
-/// A row in the table of an engine's checks. The finding of every row is made, even if the row does
-/// not hold.
+/// A row in the table of an engine's checks. The table constructs the finding of every row, even of
+/// one that does not hold.
 struct Check {
   const char* name;  ///< one word, shown to people
   bool holds;
@@ -214,7 +214,7 @@ bool is_older(const std::string& version, ShortVersion least);
 
 /// The advice for a failure with this cause; `otherwise` if the cause has none.
 std::string advice_on(Cause cause, const char* otherwise);
-/// The same for a server that did not answer, or only with an error.
+/// The advice for a server that did not answer, or answered only with an error.
 std::string advice_on_reach(Cause cause);
 
 // Checks that several engines share.
@@ -235,7 +235,7 @@ Finding check_clock(
 /// The check `tls` for a connection without TLS.
 Finding check_plain_text(bool here, const char* advice);
 
-// Checks of several servers if one is enough: members of an etcd, servers of a ZooKeeper.
+// Checks of the servers of an etcd or a ZooKeeper, where a client needs to reach only one.
 
 /// The first server that was reached; null if none was.
 template <typename Server>

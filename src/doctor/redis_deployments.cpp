@@ -62,7 +62,7 @@ SentinelFacts examine_sentinel(const Endpoint& sentinel, const std::string& mast
   return facts;
 }
 
-/// Asks the seeds in turn, until one describes the Cluster.
+/// Asks all seeds, and takes the description of the Cluster from the first that has one.
 ClusterFacts examine_cluster(const std::vector<Endpoint>& seeds, const std::string& prefix) {
   ClusterFacts facts;
   for (const Endpoint& seed : seeds) {
@@ -153,8 +153,8 @@ Findings check_sentinels(const std::vector<SentinelFacts>& sentinels,
 
 Finding check_failover(milliseconds silence, const std::string& setting, milliseconds ttl) {
   const std::string text = "begins after " + human_duration(silence) + " of silence";
-  // A holder renews every third of its ttl, so at least two thirds are left when the failover
-  // begins.
+  // A holder renews every third of its ttl, so at least two thirds are left when the master falls
+  // silent.
   if (silence < ttl / 3 * 2) return good(text);
   return warn(
       sentence("{}: too late for a ttl of {}, so it stops every job", text, human_duration(ttl)),

@@ -13,7 +13,7 @@
 namespace dlock {
 namespace {
 
-/// Replies are errors of the server, too. Throws Error{unavailable} after some seconds without any.
+/// Returns the reply, which may be an error. Throws Error{unavailable} if none comes in time.
 Reply ask(RedisConnection& connection, const Request& request) {
   return connection.exchange(std::span(&request, 1), short_call()).front();
 }
@@ -72,7 +72,7 @@ void try_on_server(RedisConnection& connection, const LockKey& key, ServerFacts&
   for (const Right& right : rights_needed(options, facts.endpoint, scratch)) {
     const Reply reply = ask(connection, right.trial);
     if (right.spends_link) connection.close();
-    // To EXEC, NOPERM stands after other words.
+    // The reply to EXEC has other words before NOPERM.
     if (reply.text.find("NOPERM") != std::string::npos) facts.missing.push_back(right.word);
   }
   const bool may_move =
@@ -90,7 +90,7 @@ void try_on_server(RedisConnection& connection, const LockKey& key, ServerFacts&
 
 /// Name and version of the engine, by a field of INFO that only it has, or by HELLO.
 std::pair<std::string, std::string> engine_of(const ServerFacts& facts) {
-  // KeyDB has no field with its name; its section "# KeyDB" begins with this one
+  // KeyDB has no field with its name; its section "# KeyDB" begins with mvcc_depth
   // (https://docs.keydb.dev/docs/commands/#info).
   constexpr const char* signs[][3] = {{"dragonfly_version", "Dragonfly", "dragonfly_version"},
                                       {"garnet_version", "Garnet", "garnet_version"},

@@ -32,7 +32,7 @@ std::string acl_pattern(const std::string& prefix);
 /// The line for redis-cli that makes a user with exactly the rights that dlock needs.
 std::string acl_line(const DoctorOptions& options, const Endpoint& server);
 
-/// The same for the sentinels.
+/// The line that makes such a user on a sentinel, where dlock only asks for the master's address.
 std::string sentinel_acl_line(const Endpoint& sentinel);
 
 }  // namespace dlock

@@ -242,7 +242,7 @@ bool has_several_primaries(const DatabaseFacts& facts) {
          (is_group(facts) && !is_set(facts, "group_replication_single_primary_mode"));
 }
 
-/// The same for MySQL and MariaDB.
+/// Whether MySQL or MariaDB keeps locks through crashes and failovers.
 Findings check_mysql(const DatabaseFacts& facts) {
   const ServerInfo& told = facts.settings;
   const std::string flush = told.shown("innodb_flush_log_at_trx_commit");

@@ -19,7 +19,7 @@ std::set<std::string> modes_of(const ZooKeeperFacts& facts) {
   return modes;
 }
 
-/// Whether the server has lost its connections to the others.
+/// Whether the server has lost its connections to the other servers of the ensemble.
 bool is_cut_off(const ZooKeeperServerStatus& server) {
   return server.mode.empty() && server.refusal.find("not currently serving") != std::string::npos;
 }

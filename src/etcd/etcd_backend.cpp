@@ -45,7 +45,7 @@ bool is_record(const EtcdEntry& entry) {
          entry.value.starts_with(first_word_of_value);
 }
 
-/// The client chooses the ids of its leases, so that a request can be repeated.
+/// The client chooses the ids of its leases, so that it can repeat a request for one.
 std::int64_t random_lease_id() {
   std::int64_t id = 0;
   while (id == 0) {

@@ -16,7 +16,7 @@ using nlohmann::json;
 /// The longest wait for one server while another may answer.
 constexpr milliseconds longest_try{2000};
 constexpr milliseconds shortest_try{300};
-/// The pause after all servers were asked, while they elect a leader.
+/// The pause after a request to each of the servers, while they elect a leader.
 constexpr milliseconds pause_between_rounds{100};
 
 /// The answer of etcd's gateway; nothing if a proxy or another product answered.
@@ -85,7 +85,7 @@ HttpAddress EtcdClient::address_of_request(const std::string& path) const {
           "::" + server.address(), resolved};
 }
 
-/// Resolves the current server's name; the addresses are kept until the server fails.
+/// Resolves the current server's name, and keeps the addresses until the server fails.
 void EtcdClient::look_up(const CallOptions& call_options) {
   const Endpoint& server = servers_[current_];
   if (addresses_[current_]) return;

@@ -26,8 +26,8 @@ class EtcdClient {
  public:
   EtcdClient(std::vector<Endpoint> servers, std::string shown);
 
-  /// Sends all requests at once; they may be repeated. An answer may be an error of etcd. After
-  /// "unavailable", or an answer that is not etcd's, it asks other servers until the deadline.
+  /// Sends all requests at once. An answer may be an error of etcd. After "unavailable", or an
+  /// answer that is not etcd's, ask() sends them again, to other servers, until the deadline.
   std::vector<EtcdAnswer> ask(const std::vector<EtcdRequest>& requests,
                               const CallOptions& call_options);
   /// Like ask(), but throws Error{unavailable} if the request may have been done, rather than send
@@ -53,7 +53,7 @@ class EtcdClient {
   /// Why a server did not answer.
   struct Trouble {
     Error error;
-    bool is_electing = false;  ///< it answered that it is unavailable
+    bool is_electing = false;  ///< the server answered that it is unavailable
   };
 
   HttpAddress address_of_request(const std::string& path) const;

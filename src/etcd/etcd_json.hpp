@@ -51,11 +51,11 @@ struct EtcdRange {
   std::int64_t count = 0;
 };
 
-/// A number, 0 if it is omitted.
+/// The number in the field `name`; 0 if there is no such field.
 std::int64_t number_in(const nlohmann::json& object, const char* name);
-/// A number of seconds, 0 if it is omitted or negative, and dlock's longest span at most.
+/// The seconds in the field `name`, at most dlock's longest span; 0 if missing or negative.
 milliseconds span_in(const nlohmann::json& object, const char* name);
-/// A text; empty if it is omitted or not a text.
+/// The text in the field `name`; empty if there is no such field, or it is not a text.
 std::string text_of(const nlohmann::json& object, const char* name);
 /// Whether the field exists and is true.
 bool is_true(const nlohmann::json& object, const char* name);
@@ -70,7 +70,7 @@ nlohmann::json range_fields(std::string_view from, std::string_view end);
 /// The first name after all names that begin with `prefix`.
 std::string end_of_prefix(std::string_view prefix);
 
-/// The condition of a transaction that `revision` last changed the key; 0: the key does not exist.
+/// A transaction's condition: the last change of the key has `revision`; 0: there is no such key.
 nlohmann::json unchanged_since(std::string_view key, std::int64_t revision);
 nlohmann::json put_operation(std::string_view key, std::string_view value);
 nlohmann::json delete_operation(std::string_view key);

@@ -2,7 +2,7 @@
 
 #include <fcntl.h>
 
-// libcurl's type checks are macros that call functions by name, so they are turned off.
+// libcurl's type checks are macros that call functions by name, so dlock turns them off.
 // CURL_STRICTER makes the handles distinct types instead of void.
 #define CURL_DISABLE_TYPECHECK
 #define CURL_STRICTER
@@ -59,7 +59,7 @@ const LibCurl& libcurl() {
   return functions;
 }
 
-/// Free what libcurl has allocated. From version 8.11 on its handles are pointers to void.
+/// These free what libcurl has allocated. From 8.11 on libcurl's handles are pointers to void.
 struct FreeCurl {
   void operator()(CURL* handle) const { libcurl().curl_easy_cleanup(handle); }
 };
@@ -71,7 +71,7 @@ using CurlListPtr = std::unique_ptr<curl_slist, FreeCurlList>;
 
 [[noreturn]] void throw_out_of_memory() { throw Error(ErrorKind::host_refused, "out of memory"); }
 
-/// Appends a line; an empty one is left out.
+/// Appends `line`, unless it is empty.
 void append(CurlListPtr& list, const std::string& line) {
   if (line.empty()) return;
   curl_slist* const longer = libcurl().curl_slist_append(list.get(), line.c_str());
@@ -208,7 +208,7 @@ HttpClient::Transfer::Transfer(HttpClient& of, const HttpAddress& to, std::strin
   set(CURLOPT_SOCKOPTFUNCTION, &close_on_exec);
   // No proxy: http_proxy is meant for the web.
   set(CURLOPT_PROXY, "");
-  // dlock's own sockets have the same limits: a dead stream is noticed within a minute.
+  // As on dlock's own sockets: libcurl then notices a dead stream within a minute.
   set(CURLOPT_TCP_KEEPALIVE, 1L);
   set(CURLOPT_TCP_KEEPIDLE, 15L);
   set(CURLOPT_TCP_KEEPINTVL, 5L);

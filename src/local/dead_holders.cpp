@@ -9,8 +9,8 @@
 namespace dlock {
 namespace {
 
-/// At most this many of a command's processes are watched at once; when one ends, dlock looks for
-/// the rest.
+/// A waiter watches at most this many of a command's processes at once; when one of them ends, the
+/// waiter looks for the rest.
 constexpr std::size_t most_watched = 16;
 /// dlock checks a waiter that has not asked for this long: the whole host may have been suspended.
 constexpr std::chrono::seconds silence_worth_a_look{60};
@@ -69,8 +69,8 @@ bool any_listens(const LockTable& table, const Directory& directory) {
          std::any_of(table.queue.begin(), table.queue.end(), listening);
 }
 
-/// Removes the FIFO of a hold whose processes have ended. dlock records its command before it
-/// starts it: without that record, no work was done and min-hold does not apply.
+/// Removes the FIFO of a hold whose processes have ended. dlock records the command before the
+/// command starts: without that record, no work was done and min-hold does not apply.
 void end_process_of(HoldEntry& hold, const Directory& directory) {
   remove_mailbox(directory, hold.backing.mailbox);
   if (hold.backing.command.pid == 0) hold.min_hold = milliseconds(0);
@@ -159,7 +159,7 @@ QueueWatch watch_before(const LockTable& table, const Directory& directory, cons
   watch.first = own == table.queue.begin();
   if (!watch.first) {
     auto reached = reach(directory, (own - 1)->backing.mailbox);
-    // The waiter has died since the table was refreshed.
+    // The previous waiter has died since refresh() looked.
     if (reached.how == Reached::How::gone) watch.look_again = true;
     if (reached.fd) watch.ends.push_back(std::move(reached.fd));
     return watch;

@@ -14,7 +14,7 @@ namespace dlock {
 /// The result of refreshing a table.
 struct Refreshed {
   bool changed = false;  ///< a hold or waiter was removed; signs of life do not count
-  /// Why it is unknown whether one of the holders still runs; empty if it is known of all.
+  /// Why dlock cannot tell whether a holder still runs; empty if it can for every holder.
   std::string undecided;
 };
 
@@ -24,8 +24,8 @@ struct Refreshed {
 /// min-hold. If its dlock has ended and the command may run in another pid namespace, the lease
 /// decides. If this process has no /proc to look for the command, or may not open the FIFO, the
 /// hold stays after its lease, and `undecided` says why. A hold that was handed over and never
-/// confirmed is not renewed, because its waiter may be stopped. Dead waiters directly before `self`
-/// are removed, so that `self` learns its true position. FIFOs of dead processes are removed, too.
+/// confirmed is not renewed, because its waiter may be stopped. Removes dead waiters just before
+/// `self`, so that `self` learns its true position, and the FIFOs of dead processes.
 Refreshed refresh(LockTable& table, const Directory& directory, microseconds now,
                   const Token& self);
 
@@ -49,7 +49,7 @@ void restart_after_boot(LockTable& table, const Directory& directory, microsecon
 struct QueueWatch {
   std::vector<Fd> ends;
   bool first = false;       ///< self is first in the queue
-  bool look_again = false;  ///< /proc hides the members of a group, so there is nothing to poll
+  bool look_again = false;  ///< nothing to poll: processes are hidden by /proc, or just ended
 };
 QueueWatch watch_before(const LockTable& table, const Directory& directory, const Token& self);
 

@@ -25,8 +25,8 @@
 namespace dlock {
 namespace {
 
-/// Whether this is a file of /proc that nothing is mounted over: containers mount their own boot
-/// id.
+/// Whether `path` is a file of /proc with nothing mounted over it: containers mount a boot id of
+/// their own.
 bool is_of_the_kernel(const char* path) {
   struct statfs system {};
   struct statx file {};

@@ -12,15 +12,15 @@
 
 namespace dlock {
 
-/// Identifies this boot of the machine: a hash of the kernel's boot id. It is 0 if that is
-/// unreadable, for example without /proc, or if a container has mounted another id over it.
+/// Identifies this boot of the machine: a hash of the kernel's boot id, or 0 if dlock cannot read
+/// that id, for example without /proc or in a container that has mounted another id over it.
 std::uint64_t boot_hash();
 
 /// The location of the lock directory.
 struct DirectorySettings {
   std::string path;
-  /// True for the caller's own directory: it is created if missing, and refused unless only the
-  /// caller may write to it. Otherwise it must exist, and serves all users who may write to it.
+  /// True for the caller's own directory: Directory creates it if it is missing, and refuses it if
+  /// others own it or may write to it. Otherwise it must exist, and serves all who may write to it.
   bool own = false;
 };
 

@@ -92,8 +92,8 @@ void FenceFile::sync() const {
   if (fdatasync(file_.fd()) != 0) throw_errno("cannot write " + shown());
 }
 
-/// Called before the first record, not when the file is created: the process that created the file
-/// may have been killed before it could sync the directory.
+/// record_max() calls this before the first record. open() would be too early: the process that
+/// created the file may have been killed before it could sync the directory.
 void FenceFile::sync_directory() const {
   const Fd readable(openat(directory_.fd(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!readable || fsync(readable.get()) != 0) {

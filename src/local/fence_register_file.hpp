@@ -16,7 +16,7 @@ namespace dlock {
 /// network file system may not share locks between hosts, or may lose synced data.
 class FenceFile {
  public:
-  /// Opens the file at `path`; a missing one is created for all users who may write to its
+  /// Opens the file at `path`; creates a missing one for all users who may write to its
   /// directory. Waits until it is unlocked, and calls `waiting` if that takes longer than a second.
   /// Throws Error{host_refused} if the file is not a plain file (in particular a symbolic link), or
   /// cannot be written.

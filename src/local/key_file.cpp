@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t longest_plain_name = 200;
 constexpr std::size_t length_of_cut = 150;
-/// Precedes the hash of a shortened name; it is encoded everywhere else.
+/// Precedes the hash of a shortened name; file_name() encodes this character in a key.
 constexpr char cut_mark = '~';
 constexpr std::uint64_t second_basis = 0x9ae16a3b2f90404fu;
 

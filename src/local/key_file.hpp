@@ -95,8 +95,8 @@ class KeyFile {
   enum class Boot { current, other, unknown };
   Boot written_in() const;
 
-  /// The tail of the state. Throws Error{wrong_data} if it is damaged. If another boot wrote it, a
-  /// power cut has torn it, and it counts as empty instead. Invalidates the result of read().
+  /// The tail of the state. Throws Error{wrong_data} if it is damaged. A damaged tail of another
+  /// boot counts as empty instead: a power cut has torn it. Invalidates the result of read().
   std::string_view read_tail();
 
   /// Replaces the result of read() and, if there is a `tail`, that of read_tail(). `just_before`
@@ -107,7 +107,7 @@ class KeyFile {
 
   /// Updates the file's times, so that a cleaner of old files leaves it.
   void touch() const;
-  /// Removes the file; processes that wait for its lock notice it and open a new one.
+  /// Removes the file; processes that wait for its lock notice the removal and open a new file.
   void remove();
 
   bool created() const { return file_.created(); }

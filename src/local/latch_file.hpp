@@ -21,8 +21,8 @@ struct StoredLatch {
   std::vector<std::string> mailboxes;  ///< the FIFOs of the waiters
 };
 
-/// The file of one latch, locked for the lifetime of this object. Waiters that have ended are
-/// removed from it.
+/// The file of one latch, locked for the lifetime of this object. save() removes the waiters that
+/// have ended.
 class LatchFile {
  public:
   /// Returns nothing if there is no file and `use` creates none. Throws Error{wrong_data} for a
@@ -40,7 +40,7 @@ class LatchFile {
   /// The state of `latch`, which must exist.
   LatchState state() const;
 
-  /// Writes `latch`; with `wake`, all waiters are woken.
+  /// Writes `latch`; with `wake`, also wakes all waiters.
   void save(bool wake);
 
  private:

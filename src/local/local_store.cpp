@@ -34,7 +34,7 @@ constexpr milliseconds hidden_group_pause{20};
 /// If only living processes block the key, their end wakes the waiter; it still asks this often, as
 /// a sign of life.
 constexpr std::chrono::seconds ask_again_at_last{25};
-/// A smaller change of the remaining time is not reported to a waiter.
+/// look() does not wake a waiter for a smaller change of the remaining time.
 constexpr milliseconds noteworthy{5};
 
 /// The process of the command, a child of the dlock that runs it.
@@ -85,7 +85,7 @@ bool can_be_ours(const Directory& directory, const std::string& name) {
          S_ISREG(info.st_mode) && faccessat(directory.fd(), name.c_str(), R_OK, AT_EACCESS) == 0;
 }
 
-/// Adds what is known of a lock to the state of its key.
+/// Adds a lock's holders or last grant, and its waiters, to the state of its key.
 void describe(const OpenKey& lock, const Directory& directory, KeyState& state) {
   state.holders = local_holders(lock.table.live_holds(lock.now), lock.now);
   if (state.holders.empty()) state.last = recent_grant(lock.table, lock.now);
@@ -171,13 +171,13 @@ Answer LocalStore::acquire(const Claim& claim, const Ask& ask, const CallOptions
   return as_refusal(std::get<Refused>(outcome), ends_in, now);
 }
 
-/// A waiter's look at its key: why its sleep ends, or what to watch.
+/// Looks at the key for a waiter; returns why the waiter's sleep ends, or what it must watch.
 std::variant<Wake, QueueWatch> LocalStore::look(const Claim& claim, Deadline until, int cancel_fd) {
   const Deadline sent = BootClock::now();
   auto key = OpenKey::open(directory_, claim.key, KeyFile::Use::change, claim.token,
                            call_options_until(until, cancel_fd));
   if (!key) return Wake{};
-  // Confirm a hold that was handed over in the same look: a second request would double the work.
+  // This look also confirms a hold that was handed over: a second request would double the work.
   key->table.renew(claim.token, std::nullopt, key->now, key->notifier);
   key->save(claim.token);
   const HoldEntry* own = key->table.find_hold(claim.token);

@@ -45,8 +45,8 @@ class LocalStore final : public Store, public HostView, public Latches {
 
   /// Removes files that nobody needs: those of keys that have been free for a week (they keep the
   /// fence until then), those of latches that expired that long ago, and FIFOs of killed processes.
-  /// It checks only a few names. Called whenever a file was created for a key, it keeps the number
-  /// of files in proportion to the keys in use.
+  /// It checks only a few names. The store calls it after each request that has created a file, and
+  /// so keeps the number of files in proportion to the keys in use.
   void collect_garbage() const;
 
   LatchState open_latch(const LockKey& key, const LatchOptions& terms,

@@ -18,8 +18,8 @@ namespace dlock {
 namespace {
 
 /// Waits in the kernel's queue for a file lock; false at the deadline or when cancelled. flock(2)
-/// has neither a deadline nor an interruption, so a thread waits, and its call is ended by a signal
-/// that processes ignore by default (signal(7)).
+/// has neither a deadline nor an interruption, so a thread waits in it, and SIGURG, which processes
+/// ignore by default (signal(7)), ends the thread's call.
 bool lock_queued(int fd, const CallOptions& call_options, const std::string& where) {
   constexpr int nudge = SIGURG;
   struct sigaction no_restart {};
@@ -75,7 +75,7 @@ bool is_being_made(const Directory& directory, const std::string& name) {
 
 struct OpenedFile {
   Fd fd;                 ///< empty: errno says why
-  bool created = false;  ///< the file was created, or could not be
+  bool created = false;  ///< open_for() has created the file, or failed to create it
 };
 
 /// Opens the file, never through a symbolic link, and without blocking at a FIFO.
@@ -136,7 +136,7 @@ LockedFile::~LockedFile() {
   if (fd_) flock(fd_.get(), LOCK_UN);
 }
 
-/// False if the file was replaced or removed before it was locked.
+/// Locks the file; returns false if its name was removed or got another file before that.
 bool LockedFile::lock(const Directory& directory, const std::string& name,
                       const CallOptions& call_options) {
   if (fstat(fd_.get(), &info_) != 0) throw_errno("cannot look at " + where_);

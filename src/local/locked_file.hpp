@@ -20,13 +20,13 @@ namespace dlock {
 bool lock_file(int fd, const CallOptions& call_options, const std::string& where);
 
 /// A plain file of dlock in a directory that other users may be able to change. It is locked from
-/// open() to the end of its scope, so keep that short.
+/// open() to the end of the object's scope, so keep the scope short.
 class LockedFile {
  public:
   enum class Use {
     read,    ///< no permission to write needed
     change,  ///< for reading and writing
-    create,  ///< like `change`, and a missing file is created
+    create,  ///< like `change`, but open() creates a missing file
   };
 
   /// Returns nothing if there is no such file. `where` names it in messages. Throws

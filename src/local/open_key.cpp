@@ -75,8 +75,8 @@ void OpenKey::refresh_for(const Token& self) {
   changed_ = changed_ || refreshed.changed;
 }
 
-/// Notifies waiters whose predecessor has changed, because each watches its predecessor. True if
-/// some turned out to be dead, so that the rules must run again.
+/// Notifies waiters whose predecessor has changed, because each watches its predecessor. Returns
+/// true if it has dropped dead waiters, so that the rules must run again.
 bool OpenKey::notify_or_drop(const Token& self) {
   const auto& before = before_.queue;
   auto known = before.begin();  // only `self` joins, all others stay in order
@@ -105,7 +105,7 @@ void OpenKey::notify_new_predecessors(const Token& self) {
 
 void OpenKey::save(const Token& self) {
   notify_new_predecessors(self);
-  // If the last waiter before the tail has left, the first one in the tail must watch another.
+  // If the last waiter before the tail has left, the tail's first waiter must watch another one.
   const auto& queue = table.queue;
   auto& before = before_.queue;
   const bool last_has_stayed =

@@ -45,7 +45,7 @@ class OpenKey {
 
   /// Whether nobody holds the key or waits for it.
   bool is_unused() const;
-  /// Why it is unknown whether one of the holders still runs; empty if it is known of all.
+  /// Why dlock cannot tell whether a holder still runs; empty if it can for every holder.
   const std::string& undecided() const { return undecided_; }
   /// The time until the first lease ends; holds of living processes have none.
   std::optional<milliseconds> until_next_end() const;

@@ -110,8 +110,8 @@ bool FifoNotifier::tell_moved(const WaiterEntry& waiter) {
   return pending_.contains(mailbox) || knock(mailbox, News::of_others);
 }
 
-/// A FIFO that another user has closed to this process counts as notified: its owner notices when
-/// it asks next.
+/// A FIFO that another user has closed to this process counts as notified: its owner learns of
+/// the change with its next request.
 bool FifoNotifier::knock(const std::string& mailbox, News news) {
   if (is_gone(directory_, mailbox)) {
     remove_mailbox(directory_, mailbox);

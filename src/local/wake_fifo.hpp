@@ -32,7 +32,7 @@ class WakeFifo {
   const std::string& name() const { return name_; }
   /// Creates the FIFO, or renews the times of an existing one. Throws Error{host_refused}.
   void open();
-  /// Chooses the process that removes the FIFO at its end; by default the one that created it.
+  /// Chooses the process that removes the FIFO when it ends; by default the FIFO's creator.
   void leave_to(pid_t pid) { keeper_ = pid; }
   /// Readable when the FIFO has a byte; -1 before open().
   int fd() const { return fd_.get(); }
@@ -69,7 +69,7 @@ void notify(const Directory& directory, const std::string& mailbox, News news);
 /// Removes the FIFO of a process that has ended.
 void remove_mailbox(const Directory& directory, const std::string& mailbox);
 
-/// Whether this is the name of such a FIFO: no other name from a table is ever opened.
+/// Whether this is the name of such a FIFO: reach() opens no other name from a table.
 bool is_mailbox_name(const std::string& name);
 
 /// Collects the notifications of one request, until deliver() sends them.

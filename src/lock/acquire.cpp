@@ -29,7 +29,7 @@ CallOptions call_options_for(const Claim& claim, int cancel_fd) {
   return {later(BootClock::now(), request_timeout(claim.ttl)), cancel_fd};
 }
 
-/// Whether this refusal is temporary, so that a waiter will be granted the key later.
+/// Whether this refusal is temporary: the server may still grant the key to a waiter.
 bool passes(const Refusal& refusal) {
   return refusal.why == Refusal::Reason::held || refusal.why == Refusal::Reason::unready;
 }
@@ -76,13 +76,13 @@ class Acquisition {
   Deadline wait_end_;
   Outage outage_;
   std::vector<Held> held_;
-  const Claim* claim_ = nullptr;  ///< asked for now
-  Refusal refusal_;               ///< the last one
+  const Claim* claim_ = nullptr;  ///< the claim that take() asks for
+  Refusal refusal_;               ///< the last refusal of `claim_`
   std::optional<Ticket> ticket_;  ///< the position in the queue for `claim_`
-  bool may_sleep_ = false;        ///< the first request was refused, and needs no second one
+  bool may_sleep_ = false;        ///< ask_first() was refused; wait() may sleep before it asks
   std::size_t asked_ = 0;         ///< how many of the claims may be held or queued
   bool waited_ = false;
-  std::size_t before_wait_ = 0;  ///< how many were acquired before the last one that needed a wait
+  std::size_t before_wait_ = 0;  ///< how many keys were acquired before the last wait
   std::map<LockKey, Ticket> tickets_;
   Deadline begun_ = BootClock::now();
   Deadline again_at_{};
@@ -223,8 +223,8 @@ std::optional<Acquisition::End> Acquisition::sleep(int cancel_fd) {
   while (true) {
     const Wake wake = store_.sleep(*claim_, std::min(until, wait_end_), cancel_fd);
     if (wake.why == Wake::Reason::granted) {
-      // With several keys, all but the last are renewed before the command starts. If the server is
-      // far, that may take longer than the lease of an unconfirmed grant.
+      // With several keys, refresh() renews all but the last before the command starts. If the
+      // server is far, that may take longer than the lease of an unconfirmed grant.
       const bool unconfirmed = options_.unconfirmed && claims_.size() == 1;
       const bool enough = wake.grant && (unconfirmed || wake.grant->confirmed);
       const auto grant =
@@ -237,7 +237,7 @@ std::optional<Acquisition::End> Acquisition::sleep(int cancel_fd) {
 }
 
 /// Whether to start over. After a split vote, dlock releases all votes so that others may go first.
-/// If a hold of this token was granted and expired unnoticed, it uses a new token.
+/// If a hold of this token was granted and expired unnoticed, dlock uses a new token.
 bool Acquisition::begins_anew() {
   if (refusal_.why == Refusal::Reason::gone && waited_ && may_wait()) {
     if (ticket_) tickets_[claim_->key] = *ticket_;
@@ -251,7 +251,7 @@ bool Acquisition::begins_anew() {
   return again_at_ < end;
 }
 
-/// Waits while the held keys are renewed; stops also if one of them is lost.
+/// Waits while a LeaseRenewer renews the held keys; stops also if one of them is lost.
 Acquisition::End Acquisition::wait_renewing() {
   const StorePtr second = options_.open_second();
   LeaseRenewer renewer(*second, held_);

@@ -75,7 +75,7 @@ constexpr std::int64_t largest_limit = 1'000'000;
 /// five servers). Readers need to meet only writers, so a majority is enough for them.
 std::size_t votes_needed(std::size_t servers, Limit limit);
 
-/// The process that made a request, as others see it in refusals and `inspect`.
+/// The process that made a request, as other clients see it in refusals and `inspect`.
 struct Who {
   std::string host;
   pid_t pid = 0;
@@ -95,14 +95,14 @@ struct Who {
 /// The calling process, with `command` and `label` as given.
 Who this_process(std::string command, std::string label);
 
-/// How a hold is kept alive.
+/// How a hold stays alive.
 enum class Liveness {
   renewal,  ///< a lease that the holder renews
   process,  ///< the life of the process that asked, if the engine sees processes (`run` on local:);
             ///< on other engines the same as `renewal`
 };
 
-/// One complete request for one key: built once, and repeated unchanged.
+/// One complete request for one key. acquire() repeats it unchanged, or with a new token.
 struct Claim {
   LockKey key;
   Owner owner;

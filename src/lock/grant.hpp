@@ -14,7 +14,7 @@ namespace dlock {
 /// A count-down latch: after `count` arrivals it is open for all waiters until it expires.
 struct LatchState {
   std::int64_t count = 0;
-  std::int64_t arrived = 0;  ///< at most `count`: later arrivals are not recorded
+  std::int64_t arrived = 0;  ///< at most `count`: the latch ignores later arrivals
   milliseconds left{0};      ///< until the latch expires
   bool open() const { return arrived >= count; }
 };
@@ -65,7 +65,7 @@ struct Grant {
   std::optional<QuorumMargin> margin{};
 };
 
-/// One owner that holds the key, as others may see it.
+/// One owner that holds the key, as other clients see it.
 struct Holder {
   std::string owner;  ///< empty for a hold in cooldown, which has no owner
   Who who;
@@ -76,9 +76,9 @@ struct Holder {
   int holds = 1;
   Fence fence;
   bool kept = false;  ///< in cooldown: the work has ended, but --min-hold keeps the key taken
-  /// The libraries that write such a lock, if another library's layout is used. The other fields
-  /// then contain only what the lock's value tells: without a time, `acquired_at` is the epoch;
-  /// without an expiry, there is no lease.
+  /// The libraries that write such a lock, if the lock has another library's layout. The other
+  /// fields then contain only what the lock's value tells: without a time, `acquired_at` is the
+  /// epoch; without an expiry, there is no lease.
   std::string library{};
   int held_on = 0;  ///< with several servers: how many have the hold
   int servers = 0;  ///< with several servers: how many there are; else 0
@@ -112,8 +112,8 @@ struct Refusal {
   std::size_t waiting = 0;       ///< how many waiters are queued; counts this request if queued
   Ticket ticket;                 ///< for the next request; meaningless if the request did not wait
   milliseconds ask_again_in{0};  ///< the longest time until the current obstacle ends
-  /// The first few waiters ask again after at most this long. If the engine sends no message about
-  /// it, this is how they notice that a waiter before them does not confirm its grant.
+  /// The first few waiters ask again after at most this long. If a waiter before them does not
+  /// confirm its grant, and the engine sends no message, they notice it only then.
   milliseconds longest_sleep_near_head{5000};
   std::optional<Who> behind;  ///< the waiter before this request, if only the queue keeps it out
   std::string reason;         ///< for `unready`, and sometimes for `split`: text for users
@@ -152,7 +152,7 @@ void age_by(KeyState& state, milliseconds span);
 /// separate.
 std::vector<Holder> holders_of(std::vector<Holder> holds);
 
-/// An answer that gives a reference for the times in later messages of the same server.
+/// The times of an answer: the reference for the times in later messages of the same server.
 struct DatedAnswer {
   Deadline sent{};        ///< when the request was sent
   microseconds clock{0};  ///< the server's clock in the answer
@@ -160,7 +160,7 @@ struct DatedAnswer {
 
 /// The content of the message that hands a lock over.
 struct HandOver {
-  microseconds at{0};  ///< by the server's clock
+  microseconds at{0};  ///< when the server sent it, by the server's clock
   milliseconds lease{0};
   Fence fence;
 };

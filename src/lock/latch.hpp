@@ -32,13 +32,13 @@ struct LatchOptions {
 };
 
 /// The count-down latches of an engine, which are separate from the locks of the same keys. One
-/// thread at a time may use it. All requests may be repeated, and a request without an answer is.
+/// thread at a time may use them. Callers may repeat every request.
 class Latches {
  public:
   virtual ~Latches() = default;
 
-  /// Creates the latch. An existing latch stays unchanged, except that its expiry may be extended;
-  /// the answer then has the count of that latch.
+  /// Creates the latch. An existing latch keeps its count, which is then that of the answer. A call
+  /// with the same count may extend the expiry.
   virtual LatchState open_latch(const LockKey& key, const LatchOptions& options,
                                 const CallOptions& call_options) = 0;
 
@@ -46,14 +46,13 @@ class Latches {
   virtual std::optional<LatchState> arrive(const LockKey& key, const ArrivalId& id,
                                            const CallOptions& call_options) = 0;
 
-  /// Returns nothing if there is no such latch. With `listen`, sleep_at_latch() is notified from
-  /// now on of everything that may open the latch.
+  /// Returns nothing if there is no such latch. With `listen`, sleep_at_latch() wakes from now on
+  /// at everything that may open the latch.
   virtual std::optional<LatchState> look_at_latch(const LockKey& key, bool listen,
                                                   const CallOptions& call_options) = 0;
 
-  /// To be called after a look that listens: sleeps until `until`, or until there is a reason to
-  /// look again (`changed`). Throws Error{unavailable} if the notification channel broke: look
-  /// again.
+  /// After a look that listens: sleeps until `until`, or until there is a reason to look again
+  /// (`changed`). Throws Error{unavailable} if the notification channel broke: look again.
   virtual Wake::Reason sleep_at_latch(const LockKey& key, Deadline until, int cancel_fd) = 0;
 };
 

@@ -25,7 +25,7 @@ constexpr int renewals_a_lease = 3;
 /// A smaller step of the wall clock is no reason to renew: NTP makes such steps when it starts.
 constexpr std::chrono::seconds noteworthy_step{1};
 
-/// A store that is not needed for longer than this is suspended.
+/// RenewalSchedule suspends a store that it does not need for longer than this.
 constexpr std::chrono::seconds long_rest{5};
 
 /// How long to ask for a hold that may have expired already.
@@ -33,12 +33,12 @@ constexpr milliseconds longest_doubt{500};
 
 constexpr milliseconds pause_before_confirming{50};
 
-/// How often a hold without a lease is looked at: another process may remove its files unnoticed,
+/// How often dlock looks at a hold without a lease: another process may remove its files unnoticed,
 /// and cleaners remove old ones.
 constexpr milliseconds look_at_files_every{2000};
 /// The same after a look failed.
 constexpr milliseconds look_again_after{1000};
-/// For a thread that must not miss its deadlines.
+/// How long such a look may take: the calling thread must not miss its deadlines.
 constexpr milliseconds longest_look{200};
 
 bool has_lease(const Held& held) { return held.grant.lease.valid_until != never; }
@@ -384,7 +384,7 @@ void LeaseRenewer::report(const RenewalOutcome& renewal) {
     changed_margins_.emplace_back(key, *margin);
     news_.raise();
   }
-  // Only after report_loss(): if the lease has already expired, its reason is this failure.
+  // Only after report_loss(): if the lease has expired already, this failure is the reason.
   promise();
 }
 

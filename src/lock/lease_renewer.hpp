@@ -33,7 +33,7 @@ struct Held {
 /// Why a lease could not be renewed.
 struct Loss {
   LockKey key;
-  bool gone = false;   ///< the engine reported it; otherwise the engine could not be asked in time
+  bool gone = false;   ///< the engine reported the loss; otherwise dlock could not ask in time
   bool final = false;  ///< the hold is lost; otherwise renewals fail now but may still succeed
   std::string reason;  ///< part of a sentence for users: "server unreachable since …: …"
   std::optional<Who> evicted_by{};  ///< with `gone`, if known
@@ -77,7 +77,7 @@ class RenewalSchedule {
   void connection_closed();
   /// Takes note that the wall clock has moved by `step` against BootClock.
   void doubt(std::chrono::nanoseconds step);
-  /// The holds with the leases last confirmed, and their unconfirmed time.
+  /// Moves the holds out, with their last confirmed leases and their clock_jump.
   std::vector<Held> take();
 
  private:
@@ -85,7 +85,7 @@ class RenewalSchedule {
     Held held;
     Deadline next;  ///< when to renew
     /// How long the next request may take to confirm a hold that a message granted. The connection
-    /// may have died during the wait, so another one is tried early.
+    /// may have died during the wait, so the store tries another one early.
     milliseconds confirm_within{300};
   };
 
@@ -105,7 +105,7 @@ class RenewalSchedule {
 /// counts as unreachable.
 milliseconds request_timeout(milliseconds ttl);
 
-/// Renews some holds (RenewalSchedule), leases in its own thread. Only that thread uses the store
+/// Renews holds by a RenewalSchedule, leases in its own thread. Only that thread uses the store
 /// until stop(). A file descriptor signals a loss. An atomic says until when the holds are valid at
 /// least; the supervisor reads it directly, so it stops the child in time even if a renewal hangs.
 class LeaseRenewer {
@@ -129,15 +129,15 @@ class LeaseRenewer {
   Deadline start_by() const { return thread_.joinable() ? never : schedule_.next_due(); }
   /// Starts the thread, unless there is one. If none can be created, that counts as a failed
   /// renewal: start_by() says when to try again. Holds without a lease get no thread: the engine
-  /// sees this host, so what is due takes a moment, and is done here.
+  /// sees this host, so start() itself renews what is due, in a moment.
   void start();
 
   /// Becomes readable when a hold is lost or its lease has expired.
   int lost_fd() const { return lost_.fd(); }
   bool lost() const { return lost_.raised(); }
   /// Readable after a loss, when safe_until() has become earlier and when there are margins to
-  /// take, until take_news() is called. Before there is a thread, it is readable when the clock was
-  /// set, a connection was closed, or HostView has news.
+  /// take, until the caller calls take_news(). Before there is a thread, it is readable when the
+  /// clock was set, a connection was closed, or HostView has news.
   int news_fd() const { return thread_.joinable() ? news_.fd() : doubts_.get(); }
   void take_news() const { news_.clear(); }
   /// No lease expires before this time; `never` if no hold has a lease.
@@ -152,8 +152,8 @@ class LeaseRenewer {
   /// a caller that is about to be stopped.
   void renew_now(milliseconds at_most);
   /// Ends the thread and interrupts a renewal in progress, or a confirmation that takes long. Then
-  /// the caller may use the store again. Returns the holds with the leases last confirmed, and with
-  /// their unconfirmed time.
+  /// the caller may use the store again. Returns the holds with their last confirmed leases and
+  /// their clock_jump.
   std::vector<Held> stop();
 
  private:
@@ -168,7 +168,7 @@ class LeaseRenewer {
 
   Store& store_;
   Fd clock_set_;                         ///< readable once the wall clock was set
-  std::chrono::nanoseconds wall_ahead_;  ///< of BootClock, when last compared
+  std::chrono::nanoseconds wall_ahead_;  ///< how far the wall clock was ahead of BootClock
   /// An epoll: readable when the clock was set, a connection of the store was closed, or the
   /// store's HostView has news.
   Fd doubts_;

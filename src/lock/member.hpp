@@ -23,7 +23,7 @@ struct Standing {
   /// Names the server's process: two members with the same name are one server. It is empty before
   /// the first answer.
   std::string process;
-  std::optional<ClockReading> clock{};  ///< the last one, if the server has sent any
+  std::optional<ClockReading> clock{};  ///< the last reading, if the server has sent any
 };
 
 /// One of several independent servers that decide by majority: a Store and FenceRegister with
@@ -33,10 +33,10 @@ struct Standing {
 /// larger or the server has given out a larger one since. The answer has the resulting fence.
 class Member : public Store, public FenceRegister {
  public:
-  /// Records a hold that the majority has and this server lacks. It skips the queue; if another
-  /// owner holds the key here, it becomes the first waiter. The hold gets the fence `fence`, also
-  /// if it exists already, and the server's last fence becomes at least that. Returns nothing if
-  /// another owner holds the key or the token was released.
+  /// Records a hold that the majority has and this server lacks. The claim skips the queue; if
+  /// another owner holds the key here, the claim becomes the first waiter. The hold gets the fence
+  /// `fence`, also if it exists already, and the server's last fence becomes at least that. Returns
+  /// nothing if another owner holds the key or the token was released.
   virtual std::optional<Grant> rejoin(const Claim& claim, Fence fence,
                                       const CallOptions& call_options) = 0;
 

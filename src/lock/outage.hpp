@@ -11,15 +11,15 @@ namespace dlock {
 /// How long after the end of a wait the server may still answer a request sent during the wait.
 constexpr milliseconds time_for_a_last_answer{1000};
 
-/// A waiter calls it when its server stops answering, and when the server answers again.
+/// Outage calls it when a waiter's server stops answering, and when the server answers again.
 class ServerListener {
  public:
   virtual ~ServerListener() = default;
-  virtual void server_lost(const std::string& why) = 0;  ///< called during a wait
+  virtual void server_lost(const std::string& why) = 0;  ///< `why`: the error of the last try
   virtual void server_back(milliseconds away) = 0;
 };
 
-/// A period in which a waiter's server does not answer. The listener is told when the second try
+/// A period in which a waiter's server does not answer. It tells the listener when the second try
 /// fails, or at once if a login is refused, and when the outage ends. The pauses between retries
 /// grow.
 class Outage {
@@ -47,7 +47,7 @@ class Outage {
   bool reached_;
   bool wait_is_chosen_;
   std::optional<Deadline> since_;
-  bool told_ = false;           ///< during this outage
+  bool told_ = false;           ///< the listener knows of this outage
   bool login_refused_ = false;  ///< during this outage
   Backoff pauses_ = usual;
 };

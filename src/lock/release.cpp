@@ -20,7 +20,7 @@ std::variant<ReleaseResult, Error> release_until_answered(Store& store, const He
   while (true) {
     try {
       auto result = store.release(held.claim, {mode, held.renewed_elsewhere}, {answer_by, -1});
-      // An earlier request of ours has released it, unless someone else did before.
+      // An earlier request of ours has released the hold, unless another client had before.
       return asked_before && result.has_gone() ? ReleaseResult{Released::yes} : result;
     } catch (const Error& error) {
       const auto again = later(BootClock::now(), pause);

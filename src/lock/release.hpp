@@ -9,8 +9,7 @@ namespace dlock {
 
 /// Releases one hold, with retries until the engine answers or `until` has come. Returns the
 /// answer, or the reason why there was none. A hold that no longer exists counts as released if an
-/// earlier request may have released it. `run` calls it, also through release_all() if a command
-/// never started.
+/// earlier request may have released it. HeldLocks and release_all() call it.
 std::variant<ReleaseResult, Error> release_until_answered(Store& store, const Held& held,
                                                           ReleaseMode mode, Deadline until);
 

@@ -56,7 +56,7 @@ struct Wake {
 };
 
 /// Whether and why a sleep ends after a message that does not wake the waiter. The sleep loop of
-/// each engine calls it after such a message, because others may send them without end.
+/// each engine calls it after such a message, because such messages may come without end.
 std::optional<Wake::Reason> end_of_sleep(Deadline until, int cancel_fd);
 
 /// The options of a renewal.
@@ -122,7 +122,7 @@ class HostView {
  public:
   virtual ~HostView() = default;
 
-  /// The command of this claim now runs in process group `group`: if dlock is killed, its hold
+  /// The command of this claim now runs in process group `group`: if dlock is killed, the hold
   /// lasts as long as the work (lock/work.hpp). False if the hold is gone: then the command must
   /// not run.
   virtual bool command_started(const Claim& claim, pid_t group) = 0;

@@ -32,7 +32,7 @@ bool ready(int fd, short events, const CallOptions& call_options) {
 }
 
 /// Calls connect(2); returns 0 or errno. A Unix socket with a full backlog answers EAGAIN at once:
-/// then it calls connect(2) again until the deadline.
+/// begin_connect() then calls connect(2) again until the deadline.
 int begin_connect(const Fd& socket, const SocketAddress& address, const CallOptions& call_options) {
   constexpr milliseconds pause{2};
   const auto* to = reinterpret_cast<const sockaddr*>(&address.storage);
@@ -236,7 +236,7 @@ void Stream::look_for_plain_text(const CallOptions& call_options) const {
 }
 
 /// Sends `bytes` in plain text on a second connection and returns the server's answer, or "" if
-/// none comes at once. The server is not verified, so its answer may only improve a message.
+/// none comes at once. dlock has not verified the server, so the answer only improves a message.
 std::string Stream::probe(std::string_view bytes, const CallOptions& call_options) const {
   constexpr milliseconds at_once{500};
   const auto time = std::min(at_once, left_until(call_options.deadline) / 2);

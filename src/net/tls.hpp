@@ -18,7 +18,7 @@ inline constexpr const char* speaks_no_tls =
 /// The facts of an open TLS connection.
 struct TlsFacts {
   std::string version;  ///< `TLSv1.3`
-  WallTime expires;     ///< when the first certificate ends: the server's, or the client's if any
+  WallTime expires;     ///< the first end of a certificate: the server's or, if any, the client's
 };
 
 /// Returns a context that trusts the authorities of `settings` and has the client's certificate, if
@@ -35,7 +35,7 @@ OpenSslPtr<SSL_CTX> client_context(const TlsSettings& settings);
 /// that closes its copy must not end the connection for the other.
 class TlsSession {
  public:
-  /// Throws Error{usage} about TLS files, and Error{host_refused} if OpenSSL is not installed.
+  /// Throws Error{usage} about a TLS setting, and Error{host_refused} if OpenSSL is not installed.
   explicit TlsSession(const Endpoint& endpoint);
   TlsSession(const TlsSession&) = delete;
   TlsSession& operator=(const TlsSession&) = delete;

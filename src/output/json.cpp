@@ -10,8 +10,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// The JSON as a line. Text from other clients may be invalid UTF-8, which JSON must not contain.
-/// It may also control the terminal, by characters that JSON allows unescaped: then all but ASCII
-/// is escaped, which does not change the value.
+/// It may also control the terminal, by characters that JSON allows unescaped: then this escapes
+/// all but ASCII, which does not change the value.
 std::string line(const Json& json) {
   std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (!is_plain_text(text)) text = json.dump(-1, ' ', true, Json::error_handler_t::replace);

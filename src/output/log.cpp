@@ -30,7 +30,7 @@ bool stderr_is_journal() {
 }
 
 void write_line(Priority priority, const std::string& text) {
-  // This is determined once, before there is a second thread: stderr does not change.
+  // dlock checks stderr only once, before it has a second thread: stderr does not change.
   static const bool graded = stderr_is_journal();
   const Deadline give_up = later(BootClock::now(), longest_wait_for_reader);
   if (priority != Priority::error && !takes_a_line(STDERR_FILENO, give_up)) return;

@@ -8,15 +8,15 @@
 
 namespace dlock {
 
-/// Whether `fd` accepts a line by `until`; by default at once. A full pipe without a reader, or a
+/// Whether `fd` accepts a line by `until` or, without it, now. A full pipe without a reader, or a
 /// terminal after ^S, does not. A process that holds a lock or watches a child drops the line then,
 /// instead of waiting.
 bool takes_a_line(int fd, Deadline until = {});
 
 /// Writes lines to stderr, each at once and with the prefix "dlock: ". `text` is one line and
-/// already escaped. With -q only errors and warnings are written. If stderr is the journal, each
-/// line begins with its priority (sd-daemon(3)). If nobody reads stderr for a second, lines other
-/// than errors are dropped, because a lock may have been granted meanwhile. Many dlocks write to
+/// already escaped. With -q the log has only errors and warnings. If stderr is the journal, each
+/// line begins with its priority (sd-daemon(3)). If nobody reads stderr for a second, the log drops
+/// lines other than errors, because a lock may have been granted meanwhile. Many dlocks write to
 /// one log, so an error or a notice contains one of the `keys` or begins with all of them.
 class Log {
  public:

@@ -25,9 +25,9 @@ std::string run_metrics(const std::vector<LockKey>& keys, const RunStatus& statu
 std::string inspect_metrics(const std::vector<KeyState>& states);
 
 /// Replaces the file at `path` by the result of `text` for its content ("" if there is no file).
-/// The replacement is atomic, so that no reader sees half of it, and has mode 0644. It is prepared
-/// in a neighbouring file, whose name does not end like that of `path`. Throws Error{host_refused}
-/// with only the reason, and then the file is unchanged.
+/// The replacement is atomic, so that no reader sees half of it, and has mode 0644. The function
+/// prepares it in a neighbouring file, whose name does not end like that of `path`. Throws
+/// Error{host_refused} with only the reason, and then the file is unchanged.
 void replace_metrics_file(const std::string& path,
                           const std::function<std::string(std::string_view before)>& text);
 

@@ -73,7 +73,7 @@ constexpr const char* tone_codes[] = {"", "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1
 constexpr const char* second_screen = "\x1b[?1049h\x1b[?25l";
 constexpr const char* first_screen = "\x1b[?25h\x1b[?1049l";
 constexpr const char* to_the_top = "\x1b[H";
-/// Sent before the text: after a line as wide as the screen it would erase the last character.
+/// drawing() sends it before the text: after a full line it would erase the last character.
 constexpr const char* clear_line = "\x1b[K";
 constexpr const char* clear_below = "\x1b[J";
 

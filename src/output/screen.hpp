@@ -25,8 +25,8 @@ struct Screen {
   /// never appear there.
   bool moves_cursor = false;
   bool colours = false;
-  /// If the locale of a terminal is not UTF-8, letters outside ASCII are escaped too, because their
-  /// bytes may be control characters there.
+  /// If the locale of a terminal is not UTF-8, shown() also escapes letters outside ASCII, because
+  /// their bytes may be control characters there.
   bool utf8 = true;
   std::size_t columns = 80;
   std::size_t rows = 24;
@@ -68,8 +68,8 @@ class Picture {
   bool drawn_ = false;
 };
 
-/// One temporary line on a terminal, below the earlier output. It is wiped at the end, and drawn
-/// only while its job is in the foreground.
+/// One temporary line on a terminal, below the earlier output. The destructor wipes it. draw() does
+/// nothing in a background job.
 class LiveLine {
  public:
   explicit LiveLine(int fd) : fd_(fd) {}

@@ -111,7 +111,7 @@ std::vector<Cell> head_of(Cell role, const Who& who, const std::string& age, con
           {"for " + age}};
 }
 
-/// The entry of a holder that uses another library: dlock knows only the value that it stored.
+/// The entry of a holder that uses another library: dlock knows only the holder's value.
 Entry foreign_entry(const Holder& holder, const Screen& screen) {
   Entry entry{{{"held by", Tone::busy}, {"a client of " + holder.library}}, {}};
   auto& facts = entry.facts;

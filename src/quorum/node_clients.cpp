@@ -127,7 +127,7 @@ class ThreadedNodeClients::NodeWorker {
 
   std::optional<Task> next() {
     const std::lock_guard guard(mutex_);
-    // Nobody waits for the other requests any more.
+    // Nobody waits for requests other than releases any more.
     while (leave_.raised() && !tasks_.empty() && !tasks_.front().is_release()) {
       tasks_.pop_front();
     }
@@ -187,8 +187,8 @@ class ThreadedNodeClients::NodeWorker {
   std::mutex mutex_;
   std::deque<Task> tasks_;             ///< guarded by mutex_
   bool does_upkeep_ = false;           ///< the task under way is upkeep; guarded by mutex_
-  std::atomic<int> releases_ = 0;      ///< posted and not done; changed with mutex_ held
-  std::atomic<bool> answers_ = false;  ///< it has answered something
+  std::atomic<int> releases_ = 0;      ///< releases posted but not done; changed with mutex_ held
+  std::atomic<bool> answers_ = false;  ///< the node has answered something
   std::atomic<int> connection_ = -1;   ///< the socket that brought the last answer
   Event all_released_;
   Event all_sent_;

@@ -37,7 +37,7 @@ struct Release {
 };
 
 /// The response to a request: of a Vote an Answer, of Renewal and Rejoining a Renewed. A Wake comes
-/// unasked, after a waiting Vote was refused; an Error in place of one means that the
+/// unasked, after a waiting Vote was refused; an Error in place of a Wake means that the
 /// notification channel broke.
 using Response = std::variant<Answer, Renewed, ReleaseResult, std::vector<Holder>,
                               std::vector<KeyState>, Fence, Wake, Error>;
@@ -68,9 +68,9 @@ class NodeClients {
   virtual std::size_t size() const = 0;
   virtual std::string name(std::size_t node) const = 0;
 
-  /// Sends `request` and returns its number. A node carries out its requests in this order. The
-  /// answers that the node still owes are dropped, and those requests are done or not, unless all
-  /// of them are upkeep. If no answer comes by `deadline`, hear() returns Error{unavailable}.
+  /// Sends `request` and returns its number. A node executes its requests in the order of the
+  /// calls. Unless all are upkeep, ask() drops the answers still owed, whose requests the node may
+  /// or may not execute. If no answer comes by `deadline`, hear() returns Error{unavailable}.
   virtual std::uint64_t ask(std::size_t node, NodeRequest request, Deadline deadline) = 0;
 
   /// Whether all releases for `node` have been sent to its server, answered or not.
@@ -92,11 +92,10 @@ class NodeClients {
 /// Opens the nodes' connections; called again before a fork.
 using OpenMembers = std::function<std::vector<std::unique_ptr<Member>>()>;
 
-/// Runs a thread for each node that carries out its requests, and listens for messages in
+/// Runs a thread for each node, which carries out the node's requests, and listens for messages in
 /// between. A new request ends the current one, unless that is a release, which must arrive, or
-/// both are upkeep. The
-/// destructor waits for releases for a moment, but not for nodes that never answered: their
-/// releases are only sent, over connections that are open.
+/// both are upkeep. The destructor waits for releases for a moment, but not for nodes that never
+/// answered: their releases are only sent, over connections that are open.
 class ThreadedNodeClients final : public NodeClients {
  public:
   explicit ThreadedNodeClients(OpenMembers open);

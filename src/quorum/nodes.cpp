@@ -234,7 +234,7 @@ QuorumMargin Nodes::margin_of(const QuorumHold& hold) {
   for (std::size_t i = 0; i < size(); ++i) {
     const NodeVote& vote = hold.node_votes[i];
     const bool just_asked = vote.awaited && BootClock::now() < later(hold.asked, straggler_wait);
-    // The fence was decided on after the votes, and then sent to all nodes with another one.
+    // The store decided on the fence after the votes, then sent it to all nodes with another one.
     const bool differs = hold.is_confirmed(vote) && hold.acquired && vote.fence != hold.fence;
     if ((hold.is_confirmed(vote) && !differs) || just_asked) {
       ++margin.held;

@@ -16,8 +16,8 @@
 
 namespace dlock {
 
-/// Extra time for a server that is farther than the others. It suffices to send a release or an
-/// eviction, even after a TLS handshake, and to receive the answer to a renewal.
+/// Extra time for a server that is farther than the others. It suffices to send one request, even
+/// after a TLS handshake, or to receive the answer to a renewal.
 constexpr milliseconds time_for_a_far_server{250};
 
 /// The wall clocks of the nodes, as reported, continued by this host's BootClock. All clients of
@@ -35,7 +35,7 @@ class ServerClocks {
 
  private:
   struct Known {
-    BootClock::duration ahead{0};  ///< of the boot clock
+    BootClock::duration ahead{0};  ///< how far it is ahead of BootClock
     BootClock::duration unsure{0};
     Deadline read{};
   };
@@ -53,7 +53,7 @@ std::vector<Kind> all_of(const std::vector<Response>& answers) {
 }
 
 /// Sends the requests of one store to the servers of a quorum, and passes the replies to the holds.
-/// Keeps for each server the requests that are owed a reply, the process that answered, its clock,
+/// Keeps for each server the requests that it has to answer, the process that answered, its clock,
 /// and its latest error. Used by one thread at a time.
 class Nodes {
  public:
@@ -70,12 +70,12 @@ class Nodes {
   void ask(std::vector<NodeCall> requests, QuorumHold* about);
   /// Passes the messages that nodes send without a request to `hold`.
   void listen_for(QuorumHold& hold) { waiting_ = &hold; }
-  /// Called before a hold is destroyed.
+  /// Passes no more replies to `hold`, which its owner is about to destroy.
   void forget(const QuorumHold& hold);
   /// The next reply to a request, or a message that came unasked; nothing at `until`.
   /// The hold that it is about has noted it.
   std::optional<NodeReply> hear(Deadline until, int cancel_fd);
-  /// Handles the clients and messages that have arrived, without waiting.
+  /// Handles the replies and messages that have arrived, without waiting.
   void hear_arrived();
   /// Sends the request to all nodes, and hears them until `enough` returns true. An empty `enough`
   /// ends straggler_wait after a majority has answered.

@@ -32,11 +32,11 @@ struct NodeVote {
     failed,
   };
   State state = State::open;
-  bool awaited = false;      ///< an answer is owed
+  bool awaited = false;      ///< the node owes an answer
   std::uint64_t round = 0;   ///< of the last answer that confirmed the hold
   std::uint64_t raised = 0;  ///< the last round in which the node was asked to raise its fence
   Fence fence;               ///< stored with the hold; 0: unknown
-  Lease lease;               ///< while it is held
+  Lease lease;               ///< valid while the node has the hold
   Refusal refusal;
   std::optional<Error> trouble;
   milliseconds quarantined_for{0};
@@ -67,10 +67,10 @@ class QuorumHold {
   Fence proposal;           ///< of the last request for votes
   Deadline asked{};         ///< when that was sent
   Deadline fence_by{};      ///< until when to wait for the fence of an outer hold
-  Fence fence;              ///< decided on; 0: not yet
+  Fence fence;              ///< the decided fence; 0: none yet
   bool queued = false;      ///< the claim has asked to wait
   bool acquired = false;    ///< enough nodes stored the fence in time, or another store acquired it
-  std::uint64_t round = 1;  ///< how often all were asked
+  std::uint64_t round = 1;  ///< counts the rounds of requests to all nodes
   std::optional<QuorumMargin> margin;
   std::optional<Who> evicted_by;  ///< as some node reported it
   std::optional<Wake> change;     ///< reported by a node, not returned by sleep() yet
@@ -80,7 +80,7 @@ class QuorumHold {
   /// Notes a message that came unasked, or that the node's messages have ended with an error.
   void on_notification(const NodeReply& reply);
 
-  /// Requests for the votes that are still lacking, all with the same proposal and ticket.
+  /// Requests for lacking votes (if `ask` waits, for all), with the same proposal and ticket.
   std::vector<NodeCall> vote_requests(const Ask& ask, Fence proposed, Deadline now,
                                       Deadline deadline);
   /// Begins a round of renewals.
@@ -148,7 +148,7 @@ class QuorumHold {
 std::vector<std::vector<Holder>> holders_by_owner(
     const std::vector<std::vector<Holder>>& node_lists);
 
-/// Merges the answers of nodes to one query. Holders that lack some of their votes are left out,
+/// Merges the answers of nodes to one query. Leaves out holders that lack some of their votes,
 /// unless those of the `servers` that did not answer can supply the rest.
 std::vector<KeyState> merged_states(const Query& query,
                                     const std::vector<std::vector<KeyState>>& node_lists,

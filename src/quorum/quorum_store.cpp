@@ -210,7 +210,7 @@ Refusal QuorumStore::split_vote_refusal(const QuorumHold& hold) {
   return refusal;
 }
 
-/// Drops the answers to the releases.
+/// Releases the votes without waiting for the answers.
 void QuorumStore::release_votes(QuorumHold& hold) {
   nodes_.ask(hold.release_requests(BootClock::now()), nullptr);
 }

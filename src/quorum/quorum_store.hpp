@@ -77,7 +77,7 @@ class QuorumStore final : public Store, public FenceRegister {
   Nodes nodes_;
   std::string caveat_;
   std::map<std::pair<LockKey, Token>, QuorumHold> holds_;
-  Backoff pauses_ = first_pauses;  ///< after split votes
+  Backoff pauses_ = first_pauses;  ///< between tries to win a vote
 };
 
 }  // namespace dlock

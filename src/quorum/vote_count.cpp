@@ -85,7 +85,7 @@ Waiter agreed(const Views<Waiter>& views) {
 struct KeyViews {
   std::vector<Views<Holder>> holders;
   std::vector<Views<Waiter>> waiters;
-  std::optional<LastGrant> last;  ///< that with the largest fence
+  std::optional<LastGrant> last;  ///< the one with the largest fence
 };
 
 /// Leaves out holders and waiters with so few votes that the silent servers cannot supply the rest.

@@ -232,7 +232,7 @@ class ClusterRouter::RoutedCall {
   CallOptions call_options_;
   Backoff backoff_;
   std::optional<NodeAddress> asked_over_;  ///< the node that an ASK named
-  int redirections_ = 0;                   ///< in a row
+  int redirections_ = 0;                   ///< how many redirections came in a row
   std::size_t dead_seeds_ = 0;
   std::optional<Error> first_error_;
   bool may_be_done_ = false;

@@ -73,8 +73,8 @@ class ClusterRouter final : public RedisTransport {
   /// `seeds`: some of the nodes; all nodes have their login and TLS.
   ClusterRouter(std::vector<Endpoint> seeds, RedisStoreOptions options);
 
-  /// See RedisClient; `sent_twice` is also set if another node may have executed the script before
-  /// its link broke.
+  /// See RedisTransport; `sent_twice` is also set if another node may have executed the script
+  /// before its link broke.
   ScriptReply run_script(const ScriptRun& run, const CallOptions& call_options) override;
   /// Sends the requests for keys of one node in one write. Requests that are redirected follow one
   /// by one.
@@ -107,7 +107,7 @@ class ClusterRouter final : public RedisTransport {
 
   RedisStoreOptions options_;
   std::vector<NodeAddress> seeds_;
-  Endpoint login_;  ///< of every node, without its address
+  Endpoint login_;  ///< how to log in to every node; its address is unused
   std::string name_;
   std::map<NodeAddress, std::unique_ptr<RedisClient>> nodes_;  ///< nodes are never removed
   SlotMap map_;

@@ -1,5 +1,5 @@
 -- A count-down latch, run inside the server: every operation reads and changes it in one step. The
--- client's half is redis_latch.cpp.
+-- client's half is redis_store.cpp.
 --
 -- KEYS  1 latch  zset  0 -> "=" and how many have to arrive; 1, 2, ... -> the IDs that arrived, in
 --                      that order and no more than have to. Expires at the latch's end.

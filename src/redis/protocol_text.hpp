@@ -13,7 +13,7 @@
 
 namespace dlock {
 
-/// The names of one lock's keys in Redis. All are in one Cluster slot, whatever the key's text.
+/// The names of one lock's keys in Redis. All but `alive` are in one Cluster slot.
 struct KeyNames {
   KeyNames(const std::string& prefix, const LockKey& key);
   std::string holds;

@@ -17,6 +17,6 @@ if seen then
   if not number or number > largest_fence then return '' end
   if number > tonumber(ARGV[1]) then return seen end
 end
--- An equal fence is written, too: a replica, which may lag behind, then refuses the request.
+-- An equal fence gets a SET, too: a replica, which may lag behind, then refuses the request.
 redis.call('SET', KEYS[1], ARGV[1])
 return ARGV[1]

@@ -46,7 +46,7 @@ struct ScriptRun {
 /// The reply to a run of a script.
 struct ScriptReply : Reply {
   bool sent_twice = false;  ///< the server may have executed an earlier copy, too
-  std::string server{};     ///< the id of the server that ran it, if locks may move
+  std::string server{};     ///< the id of the server that ran the script, if locks may move
   LinkId link{};            ///< on which the reply came
 };
 
@@ -64,8 +64,8 @@ class RedisTransport {
   /// know it. With a channel, the reply comes together with a subscription to it. Returns error
   /// replies.
   virtual ScriptReply run_script(const ScriptRun& run, const CallOptions& call_options) = 0;
-  /// The replies, errors included, to plain requests about `keys`: equally many for each key. One
-  /// server needs no keys.
+  /// The replies, errors included, to plain requests about `keys`: equally many for each key. A
+  /// transport to one server needs no keys.
   virtual std::vector<Reply> read(const std::vector<std::string>& keys,
                                   const std::vector<Request>& requests,
                                   const CallOptions& call_options) = 0;
@@ -79,7 +79,7 @@ class RedisTransport {
   virtual bool is_cluster() const { return false; }
   /// See Store.
   virtual std::vector<int> connections() const { return {}; }
-  /// Whether anything can ever have been sent.
+  /// Whether this transport can ever have sent anything.
   virtual bool was_reached() const = 0;
   /// The deployment's name in messages to users.
   virtual std::string name() const = 0;
@@ -90,7 +90,7 @@ struct RedisStoreOptions {
   std::string prefix = "dlock:";  ///< of every key and channel
   int replicas = 0;               ///< how many must have a grant or renewal before it counts
   bool may_move = false;          ///< locks may move to another server
-  bool member = false;            ///< the server is one of a quorum; see redis_member()
+  bool member = false;            ///< the server is one of a quorum; see RedisMember
   LinkListener on_link{};         ///< called by whichever thread uses the store
 };
 

@@ -117,8 +117,8 @@ class RedisConnection {
   bool is_open() const { return link_.has_value(); }
   /// The file descriptor of the open link; -1 without one.
   int fd() const { return link_ ? link_->stream.fd() : -1; }
-  /// Whether the last exchange was sent a second time, on a new link. The server may then have
-  /// executed the first one, too.
+  /// Whether the connection sent the last exchange a second time, on a new link. The server may
+  /// then have executed the first copy, too.
   bool was_sent_twice() const { return was_sent_twice_; }
   /// How many links there have been; 0: nothing can ever have been sent.
   int links() const { return links_; }

@@ -78,7 +78,7 @@ class RedisMember::Client final : public RedisClient {
     checked_ = links();
   }
 
-  /// Runs the script. If another process is recorded, records this one and repeats an acquire.
+  /// Runs the script. If the reply names another process, records this one and repeats an acquire.
   ScriptReply run_recorded(const ScriptRun& run, const CallOptions& call_options) {
     ScriptReply reply = RedisClient::run_script(run, call_options);
     if (reply.is_error() || take_standing(reply)) return reply;

@@ -313,7 +313,7 @@ std::vector<Holder> RedisStore::evict(const LockKey& key, std::optional<Fence> f
     tidy(key, reply_number(reply, 2), call_options);
     auto evicted = holders_from(reply, 3, reply_number(reply, 1));
     if (!evicted.empty()) return evicted;
-    // The first copy, whose answer was lost, may have evicted them.
+    // The first copy, whose answer was lost, may have evicted the holders seen.
     if (reply.sent_twice) return seen;
     // The holders seen have released since, and others may hold the key already.
   }

@@ -17,7 +17,7 @@
 namespace dlock {
 
 /// Locks, fence registers and latches on Redis or Valkey, however the servers are deployed. Every
-/// request is one run of the script in src/redis/lock, or of latch.lua or record_max.lua. The
+/// change is one run of the script in src/redis/lock, or of latch.lua or record_max.lua. The
 /// functions of Member are for one server of a quorum: see RedisMember. Owned and used by one
 /// thread at a time.
 class RedisStore : public Member, public Latches {
@@ -88,8 +88,8 @@ class RedisStore : public Member, public Latches {
   Renewed renewed_by(const ScriptReply& reply, const Asked& asked, milliseconds ttl, Deadline sent,
                      const CallOptions& call_options);
 
-  /// Runs the latch's script. If an answer is lost, the request is sent again on another link,
-  /// until the deadline.
+  /// Runs the latch's script. If an answer is lost, ask_latch() sends the request again on another
+  /// link, until the deadline.
   std::optional<LatchState> ask_latch(const LockKey& key, const std::vector<std::string>& arguments,
                                       bool listen, const CallOptions& call_options);
   /// The latch in a reply; nothing if there is none. Throws the Error that an error reply means.
@@ -104,8 +104,8 @@ class RedisStore : public Member, public Latches {
   /// The grant in a waiter's message; nothing if the message's age cannot be determined.
   std::optional<Grant> grant_in_message(std::string_view text, milliseconds ttl) const;
 
-  /// The holders of a key that is about to be evicted. It reads nothing else, because the key's
-  /// other data may be damaged.
+  /// Reads the holders of a key before an eviction, and nothing else, because the key's other data
+  /// may be damaged.
   std::vector<Holder> look_at_holders(const LockKey& key, const CallOptions& call_options);
 
   /// The result, and the link on which it came.
@@ -119,7 +119,7 @@ class RedisStore : public Member, public Latches {
 
   const RedisStoreOptions options_;
   std::unique_ptr<RedisTransport> servers_;
-  /// The acquires under way, with the link on which each first went out.
+  /// The acquires and rejoins without an answer, with the link on which each first went out.
   std::map<Asked, LinkId> unanswered_;
   std::set<Asked> known_;  ///< requested by this client, or found by a renewal
   std::map<Token, std::string> channels_;

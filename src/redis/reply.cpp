@@ -171,7 +171,7 @@ bool has_code(std::string_view text, std::string_view code) {
   return false;
 }
 
-/// Null if no table has the error.
+/// The meaning of an error reply; null if no table has it.
 const Meaning* meaning_of(const Reply& reply) {
   for (const Meaning& each : codes) {
     if (reply.is_error(each.mark)) return &each;

@@ -19,12 +19,12 @@ namespace dlock {
 struct Reply {
   enum class Kind { text, error, integer, nil, array };
   Kind kind = Kind::nil;
-  std::string text;  ///< of text (bulk or status) and error
+  std::string text;  ///< for the kinds text (bulk or status) and error
   std::int64_t integer = 0;
   std::vector<Reply> items;
 
   /// Whether it is an error, and of this class if one is given. Redis 6.2 wraps the class of a
-  /// script's error in ERR, so the text is searched for it.
+  /// script's error in ERR, so is_error() searches the text for it.
   bool is_error(std::string_view code = "") const;
   bool is_array(std::size_t at_least) const;
 };

@@ -9,7 +9,7 @@ namespace {
 
 /// A first waiter that has not asked for this long counts as dead, whatever its FIFO says.
 constexpr std::chrono::seconds longest_head_silence{75};
-/// A queue in which no waiter has asked for this long is dropped.
+/// The next request drops a queue in which no waiter has asked for this long.
 constexpr std::chrono::seconds queue_life{120};
 /// If an unconfirmed grant expired this recently, the next waiters may be stopped, too: each of
 /// them gets a shorter provisional lease.
@@ -159,8 +159,7 @@ void TableTransaction::grant_waiters() {
     }
     const Verdict verdict = rule(head.owner, head.limit);
     if (verdict.kind == Verdict::Kind::upgrade) {
-      // The owner now holds the key in another mode: the waiter is told to ask at once, and is
-      // refused.
+      // The owner now holds the key in another mode: the waiter asks at once, and gets the refusal.
       if (!own) wakes_.wake(head, NextMessage{milliseconds(0)});
       table_.queue.pop_front();
       continue;
@@ -181,9 +180,9 @@ void TableTransaction::grant_waiters() {
   }
 }
 
-/// The first waiters sleep until the obstacle ends, so they are told if it ends sooner. A hand-over
-/// changes who is first: a waiter that comes to the front may know a later end than those that were
-/// told before it. Waiters that will ask early enough get no message.
+/// The first waiters sleep until the obstacle ends, so they get a message if it ends sooner. A
+/// hand-over changes who is first: a waiter that comes to the front may know a later end than those
+/// that got one before it. Waiters that will ask early enough get no message.
 void TableTransaction::notify_next() {
   const auto earliest = earliest_end();
   if (!earliest) return;

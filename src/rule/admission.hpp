@@ -35,7 +35,7 @@ class TableTransaction {
   bool is_superseded(std::optional<Ticket> ticket, const Owner& owner) const;
   /// The ticket of a new claim with `latest`: the one that it brings, or one after the newest.
   Ticket newest_ticket(std::optional<Ticket> ticket) const;
-  /// Records `newer` as the newest claim. The previous one leaves the queue and is told to ask.
+  /// Records `newer` as the newest claim. The previous one leaves the queue and gets a message.
   void supersede(const WaiterEntry& newer, Ticket ticket);
   void grant_waiters();
   void notify_next();

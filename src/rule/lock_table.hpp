@@ -29,7 +29,7 @@ struct HolderIdentity {
   bool by_process = false;  ///< Liveness::process
   ProcessId process;
   ProcessId command;    ///< on local: the leader of its process group; pid 0: not started yet
-  std::string mailbox;  ///< where it listens, in the engine's format; empty: it does not listen
+  std::string mailbox;  ///< where the process listens, in the engine's format; empty: nowhere
   bool operator==(const HolderIdentity&) const = default;
 };
 
@@ -92,11 +92,11 @@ using Message = std::variant<GrantMessage, NextMessage>;
 class WaiterNotifier {
  public:
   virtual ~WaiterNotifier() = default;
-  /// Sends a message to one waiter; false if its process no longer listens: it then leaves the
-  /// queue.
+  /// Sends a message to one waiter; false if its process no longer listens: the waiter then leaves
+  /// the queue.
   virtual bool wake(const WaiterEntry& waiter, const Message& message) = 0;
-  /// How many of the first waiters must know when the obstacle ends, and how many are told if one
-  /// of them does not know.
+  /// How many of the first waiters must know when the obstacle ends, and how many get a message if
+  /// one of them does not know.
   struct WakeWindow {
     std::size_t know = 3;  ///< a single one might die unnoticed
     std::size_t told = 8;  ///< enough that most hand-overs wake only the waiter that gets the lock
@@ -142,7 +142,7 @@ struct LockTable {
   Fence last_fence;                     ///< 0: none yet
   std::optional<LastGrant> last;        ///< the last grant to a new owner
   microseconds last_ask{0};             ///< when a waiter of the queue last asked
-  std::optional<LatestClaim> latest{};  ///< remembered as long as the queue exists
+  std::optional<LatestClaim> latest{};  ///< reset with the queue, when no waiter has asked for long
   bool operator==(const LockTable&) const = default;
 
   /// Asks for a claim. A new owner's fence is max(last + 1, the wall clock or Now::fence_floor).
@@ -175,8 +175,8 @@ WaiterEntry waiter_of(const Claim& claim, const HolderIdentity& backing, microse
 /// The entry that prevents another grant of a token while `lease` lasts.
 HoldEntry tombstone(const Token& token, milliseconds lease, microseconds now);
 
-/// Ends a released hold: it goes into cooldown if its min-hold has not passed, otherwise it is
-/// removed. True if it was removed.
+/// Ends a released hold: it goes into cooldown if its min-hold has not passed, otherwise end_hold()
+/// removes it and returns true.
 bool end_hold(LockTable& table, HoldEntry& hold, microseconds now);
 
 /// Ends a hold whose lease has expired or whose process has ended. A waiter that has not confirmed

@@ -196,7 +196,7 @@ void latest_fields(auto& text, auto& latest) {
 
 void last_fields(auto& text, auto& last) { fields(text, last.fence, last.acquired_at, last.who); }
 
-/// The lines that every table begins with.
+/// The lines that follow the first line of every table.
 void head_lines(auto& text, auto& key, auto& table) {
   text.line("key", [&] { field(text, key); });
   text.line("fence", [&] { field(text, table.last_fence); });

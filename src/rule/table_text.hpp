@@ -14,7 +14,7 @@ namespace dlock {
 /// `waiters` of the queue.
 std::string table_text(const LockKey& key, const LockTable& table, std::size_t waiters = SIZE_MAX);
 
-/// The lines of the waiters of a queue, beginning with number `first`.
+/// The lines of the waiters of a queue, from index `first` on.
 std::string waiter_lines(const LockTable& table, std::size_t first);
 
 struct NamedTable {

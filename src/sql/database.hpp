@@ -9,7 +9,7 @@
 
 namespace dlock {
 
-// The part of the databases that other folders see. It needs no headers of their client libraries.
+// The interface of the databases for other folders, without headers of the client libraries.
 
 /// A database of MySQL or MariaDB, and how to log in to it. For an empty field, the client library
 /// uses its option files or its default.

@@ -9,7 +9,7 @@
 namespace dlock {
 namespace {
 
-/// With more wake channels than this, their listeners are not looked up.
+/// With more wake channels than this, the backend does not look up their listeners.
 constexpr std::size_t most_channels = 500;
 /// How long it may take to begin to wait for another client's lock.
 constexpr milliseconds longest_start{5000};
@@ -59,8 +59,8 @@ bool is_nearly_full(const std::vector<SqlResult>& answers) {
 
 /// Records in a MySQL or MariaDB database. Every statement commits by itself. A client has a
 /// channel while it holds the lock of that name (GET_LOCK). The lock ends with the connection, so
-/// that others see whether the client lives, and can wait for its end. Without messages, the client
-/// waits for the end of another one, or polls.
+/// that others see whether the client lives, and can wait for its end. MySQL sends no messages: a
+/// client waits for another client's end, or polls.
 class MysqlBackend final : public SqlBackend {
  public:
   MysqlBackend(MysqlAddress address, const std::string& shown)
@@ -193,8 +193,8 @@ class MysqlBackend final : public SqlBackend {
 
   /// Waits until the client of this channel has departed or its connection has closed (`changed`).
   Wake::Reason await_end_of(const std::string& channel, Deadline until, int cancel_fd) {
-    // MariaDB ends a wait within a second after its client died; other servers may end it only when
-    // it times out.
+    // MariaDB ends a wait within a second after the waiting client died; other servers may end it
+    // only when it times out.
     const std::string wait = "SELECT GET_LOCK(" + quoted(channel) + ", 300)";
     const auto soon = [&] {
       return CallOptions{later(BootClock::now(), longest_start), cancel_fd};
@@ -226,8 +226,8 @@ class MysqlBackend final : public SqlBackend {
     return Wake::Reason::changed;
   }
 
-  std::string channel_;       ///< empty: none was asked for yet, or the client has departed
-  bool has_channel_ = false;  ///< the connection holds its lock
+  std::string channel_;       ///< empty: the client has asked for none yet, or has departed
+  bool has_channel_ = false;  ///< the connection holds the lock of channel_
   std::string known_record_;  ///< the record that was read last
   Channels known_channels_;   ///< the channels in that record
   /// Waits for the lock of another client's channel. It is a separate connection, because the

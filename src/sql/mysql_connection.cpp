@@ -56,8 +56,8 @@ const LibMariaDb& libmariadb() {
   return functions;
 }
 
-/// Does `work`, and shuts its socket down at the deadline or when the call is cancelled: during a
-/// TLS handshake the library itself waits for the server, without a limit.
+/// Does `work`, and shuts down the socket `fd` at the deadline or when the call is cancelled:
+/// during a TLS handshake the library itself waits for the server, without a limit.
 template <typename Work>
 int within_limit(int fd, const CallOptions& call_options, const Work& work) {
   const Event over;
@@ -327,7 +327,7 @@ class MysqlConnection final : public SqlConnection {
   MysqlAddress address_;
   MYSQL* mysql_ = nullptr;
   bool is_logged_in_ = false;
-  bool is_set_up_ = false;  ///< session_settings() were sent
+  bool is_set_up_ = false;  ///< the server has answered session_settings()
 };
 
 }  // namespace

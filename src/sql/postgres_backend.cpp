@@ -19,7 +19,7 @@ constexpr std::string_view crowd_condition =
     "nullif(datconnlimit, -1) FROM pg_database WHERE datname = current_database()) FROM "
     "pg_stat_activity)";
 
-/// The limits for beginning to listen: counted from its start, and from the end of the sleep.
+/// How long a LISTEN may take: from its start, and beyond the end of the sleep.
 constexpr milliseconds longest_listen{5000};
 constexpr milliseconds last_listen{200};
 
@@ -45,8 +45,8 @@ std::string with_messages(const std::string& write, const std::string& record,
 }
 
 /// The only table `dlock` in a PostgreSQL database, in any schema: search_path would find another
-/// table for each role. No session has to last from one request to the next, so that it works
-/// through poolers. Messages to clients are sent by NOTIFY, in the transaction of the write; behind
+/// table for each role. No session has to last from one request to the next, so that the backend
+/// works through poolers. NOTIFY sends messages to clients, in the transaction of the write; behind
 /// a pooler there are none.
 class PostgresBackend final : public SqlBackend {
  public:
@@ -187,7 +187,7 @@ class PostgresBackend final : public SqlBackend {
   const std::string schema_;        ///< the `dlock-schema` of the URL; empty if it has none
   const std::string channel_;       ///< of this client's messages
   std::set<std::string> channels_;  ///< the channels that the connection listens on
-  bool is_direct_ = false;          ///< it leads to one server process, not to a pooler
+  bool is_direct_ = false;          ///< the connection leads to one server process, not to a pooler
 };
 
 }  // namespace

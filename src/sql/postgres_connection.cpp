@@ -200,16 +200,15 @@ class PostgresConnection final : public SqlConnection {
 
   /// Looks up the hosts in the URL, or else in libpq's environment, because libpq would wait for
   /// the resolver without a limit. Returns all addresses in the order of the hosts, without hosts
-  /// that could not be looked up. If libpq has nothing to look up, it returns one without fields.
-  /// Throws Error{unavailable} if none is found, and Error{usage} if libpq refuses
-  /// the URL.
+  /// that could not be looked up. If libpq has nothing to look up, hosts() returns one Host without
+  /// fields. Throws Error{unavailable} if none is found, and Error{usage} if libpq refuses the URL.
   std::vector<Host> hosts(const CallOptions& call_options) override {
     char* said = nullptr;
     const LibPqPtr<PQconninfoOption> options(libpq().PQconninfoParse(url_.c_str(), &said));
     const LibPqPtr<char> message(said);
     if (options == nullptr) throw_usage(without_secrets(said == nullptr ? "" : said, url_));
     // The environment, and a service named there, supply what the URL leaves out. A service named
-    // in the URL overrides them, and libpq does not report what that contains.
+    // in the URL overrides them, and libpq does not report what that service contains.
     const bool has_service = !parameter(options.get(), "service").empty();
     const LibPqPtr<PQconninfoOption> defaults(has_service ? nullptr : libpq().PQconndefaults());
     const auto value = [&](const char* name) {
@@ -227,7 +226,7 @@ class PostgresConnection final : public SqlConnection {
     for (auto left = entries_in(names); left > 0; --left) {
       const std::string name(take_until(rest, ','));
       std::string port(ports_given == 1 ? ports : take_until(rest_of_ports, ','));
-      // It means libpq's default port; passed by itself it would leave the URL's list in effect.
+      // An empty port means libpq's default; passed empty, it would leave the URL's list in effect.
       if (ports_given > 1 && port.empty()) port = "5432";
       if (name.empty() || name.front() == '/' || name.front() == '@') {
         found.push_back({name, "", port});
@@ -251,7 +250,7 @@ class PostgresConnection final : public SqlConnection {
     const std::string password = password_ ? password_->text(call_options) : "";
     // With several hosts, libpq takes the first that is writable.
     const char* const wanted = url_.find(',') == std::string::npos ? "" : "read-write";
-    // It ignores empty values, and reads the URL at the position of `dbname`; later parameters
+    // libpq ignores empty values, and reads the URL at the position of `dbname`; later parameters
     // override it.
     const char* const names[] = {"fallback_application_name",
                                  "target_session_attrs",

@@ -306,7 +306,7 @@ RecordPage SqlBackend::list(const std::string& prefix, const std::string& after,
     seen.text = row[1].value_or("");
     page.records.push_back({row[0].value_or(""), seen});
   }
-  // The lives are read after the rows, so that they include every waiter in a row.
+  // Read the lives after the rows, so that they include every waiter in a row.
   const auto lives = lives_of(page.records, call_options);
   for (NamedRecord& record : page.records) record.seen.lives = lives;
   page.last = page.records.size() < page_rows;

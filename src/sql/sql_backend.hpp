@@ -58,7 +58,7 @@ class SqlConnection {
   /// first that failed. If the connection breaks, it throws Error{unavailable}: the server may have
   /// executed the statements.
   std::vector<SqlResult> ask(const std::string& statements, const CallOptions& call_options);
-  /// Does so in two steps: fd() becomes readable in between.
+  /// The same as ask() in two steps: fd() becomes readable in between.
   virtual void send(const std::string& statements, const CallOptions& call_options) = 0;
   virtual std::vector<SqlResult> receive(const CallOptions& call_options) = 0;
   virtual int fd() const = 0;
@@ -116,14 +116,14 @@ class SqlConnection {
   int count_ = 0;
 };
 
-/// The connections of both libraries. `shown`: the URL for users; `password` overrides that of the
-/// URL or of libpq.
+/// A connection by either client library. `shown`: the URL for users; `password` overrides that of
+/// the URL or of libpq.
 std::unique_ptr<SqlConnection> postgres_connection(const std::string& url, const std::string& shown,
                                                    const std::optional<Password>& password = {});
 std::unique_ptr<SqlConnection> mysql_connection(MysqlAddress address, const std::string& shown);
 
-/// Returns the parameter `dlock-schema` of a URL of PostgreSQL, empty if it has none, and the URL
-/// `without` it, because libpq does not know it.
+/// Returns the parameter `dlock-schema` of a URL of PostgreSQL, empty if the URL has none, and the
+/// URL `without` the parameter, which libpq does not know.
 std::string schema_in(std::string_view url, std::string* without = nullptr);
 
 /// MySQL aborts a statement that waits for a row longer than this.
@@ -182,9 +182,9 @@ std::string bytes_literal(std::string_view bytes, const SqlDialect& dialect);
 /// A text of letters, digits, blanks and `_.-` in quotes. Throws Error{bug} for any other text.
 std::string quoted(const std::string& text);
 
-/// Records as rows of one table. One message is one request. No session state is prepared, because
-/// that would bind a pooler's session to this client, and all values are digits, so that quotes are
-/// not needed.
+/// Records as rows of one table. One message is one request. The backend prepares no statement,
+/// because that would bind a pooler's session to this client, and writes all values in digits,
+/// which need no quotes.
 class SqlBackend : public CasBackend {
  public:
   RecordPage list(const std::string& prefix, const std::string& after,
@@ -238,7 +238,7 @@ class SqlBackend : public CasBackend {
   void refuse_former_life(const Update& update) const;
   std::string insert_statement(const std::string& name, const Update& update,
                                Version version) const;
-  /// Replaces a record that still has the version `over`.
+  /// The statement that replaces a record which still has the version `over`.
   std::string update_statement(const std::string& name, Version over, const Update& update,
                                Version version) const;
   std::string literal(std::string_view bytes) const { return bytes_literal(bytes, dialect_); }
@@ -246,7 +246,7 @@ class SqlBackend : public CasBackend {
   /// The watch() of a client that gets no messages.
   static Wake::Reason await_poll(const RecordWatch& watch, Deadline until, int cancel_fd);
 
-  std::string table_;  ///< its name in SQL syntax
+  std::string table_;  ///< the name of the table in SQL syntax
   /// The server has few connections left. A waiter then keeps none while it sleeps, because holders
   /// need them to renew, and polls.
   bool crowded_ = false;

@@ -42,8 +42,8 @@ std::vector<std::string> additions_of(const Program& program) {
   return all;
 }
 
-/// The paths of a program. An empty part of PATH means the current directory; a part that is too
-/// long for a path is skipped.
+/// The paths of a program. An empty part of PATH means the current directory; paths_of() skips a
+/// part that is too long for a path.
 std::vector<std::string> paths_of(const std::string& name) {
   if (name.empty() || name.find('/') != std::string::npos) return {name};
   const char* set = std::getenv("PATH");  // NOLINT(concurrency-mt-unsafe)

@@ -22,15 +22,15 @@ namespace {
 
 constexpr milliseconds longest_freeze{100};
 
-/// How long to wait for killed processes. Freeing many gigabytes takes seconds; a process that is
-/// stuck in the kernel for longer is reported.
+/// How long to wait for killed processes. Freeing many gigabytes takes seconds; dlock reports a
+/// process that is stuck in the kernel for longer.
 constexpr std::chrono::seconds max_kill_time{5};
 
 /// How often to look at the dying tree: dlock gets no signal for processes that are not its
 /// children.
 constexpr milliseconds sweep_interval{5};
 
-/// How many processes to reap before the deadlines are checked again.
+/// How many processes to reap before dlock checks the deadlines again.
 constexpr int most_reaped_at_once = 256;
 
 constexpr int lowest_nice = -20;

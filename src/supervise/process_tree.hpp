@@ -46,14 +46,14 @@ class ProcessTree {
   ProcessTree();
   /// The tree of a dlock that is another process and has `preexisting_children`.
   ProcessTree(pid_t dlock, std::set<pid_t> preexisting_children);
-  /// `script` and its descendants, which may have any reaper: those that got a signal are
-  /// remembered, and stay members when their parent ends.
+  /// `script` and its descendants, which may have any reaper: the tree remembers those that got a
+  /// signal, and keeps them when their parent ends.
   explicit ProcessTree(const ProcessId& script);
   ProcessTree(ProcessTree&&) = default;
   ProcessTree& operator=(ProcessTree&&) = default;
 
-  /// All members, parents before their children, including zombies. `visit` is called for each
-  /// before its children are looked up. A process that is forked meanwhile may be missed.
+  /// All members, parents before their children, including zombies. all() calls `visit` for each
+  /// before it looks up the children. A process that is forked meanwhile may be missed.
   std::vector<Descendant> all(const std::function<void(const Descendant&)>& visit =
                                   [](const Descendant&) {}) const;
 
@@ -62,8 +62,8 @@ class ProcessTree {
   void signal(
       int signal, const Predicate& hears = [](pid_t) { return true; });
 
-  /// One sweep of a kill: SIGKILL to all members. One sweep ends most trees; before any further one
-  /// all are stopped, as they may fork faster than they are listed.
+  /// One sweep of a kill: SIGKILL to all members. One sweep ends most trees. A further one stops
+  /// all first, as they may fork faster than dlock lists them.
   void kill_once(bool first);
 
   // For a script:
@@ -95,7 +95,7 @@ class ProcessTree {
 
  private:
   /// Sends SIGSTOP until no new process is found. Then no process forks any more, except those that
-  /// may not be signalled. Gives up after a tenth of a second.
+  /// dlock may not signal. Gives up after a tenth of a second.
   void freeze() const;
   std::vector<Survivor> survivors() const;
   bool reap(pid_t pid);

@@ -8,8 +8,8 @@
 
 namespace dlock {
 
-/// The signals sent to dlock, as events on a fd. main creates it before any thread exists: from
-/// then on the signals are blocked in every thread and interrupt nothing.
+/// The signals sent to dlock, as events on a fd. A command creates this object before any thread
+/// exists: from then on the signals are blocked in every thread and interrupt nothing.
 ///
 /// Until hear_all() the fd reports the signals that by default end or stop a process (HUP, TERM,
 /// real-time signals), except those of faults. A signal that was ignored on entry (nohup, a

@@ -49,7 +49,7 @@ class Supervisor {
   bool loss_noticed_ = false;
   bool stopping_ = false;
   bool look_again_ = false;
-  bool more_ended_ = false;  ///< there are adopted processes that are not reaped yet
+  bool more_ended_ = false;  ///< dlock has not reaped all ended adopted processes yet
   /// An event that came after a deadline had passed; the deadline is handled first.
   std::optional<Signals::Event> unheard_;
   bool only_rest_left_ = false;  ///< the child has ended, and is not reaped
@@ -62,8 +62,8 @@ Ending Supervisor::run() {
   }
   while (true) {
     sleep();
-    // After a suspend, a SIGSTOP or a freeze, check the deadlines before a signal is passed on and
-    // before the child is continued.
+    // After a suspend, a SIGSTOP or a freeze, check the deadlines before passing on a signal or
+    // continuing the child.
     const auto reason = reason_to_stop();
     if (options_.watchdog != nullptr && options_.watchdog->has_killed()) return stop(Reason::lost);
     if (const auto ended = end()) return {Reason::ended, *ended, loss_noticed_, {}};
@@ -169,12 +169,12 @@ void Supervisor::pass_on_to_rest(const Signals::Event& event) {
   if (ends_waiting(event.number)) child_.tree.signal(SIGCONT);
   if (event.number != SIGTSTP || stopping_ || !child_.terminal.exists()) return;
   if (options_.before_stop) options_.before_stop();
-  if (!stop_by(SIGTSTP, Stop::whole_job)) raise(SIGCONT);  // nobody else would continue them
+  if (!stop_by(SIGTSTP, Stop::whole_job)) raise(SIGCONT);  // nobody else would continue the rest
 }
 
 /// The child was stopped: by ^Z, because it touched the terminal from the background, or by another
-/// process. The whole job is stopped, so that the shell notices it and gets its terminal back. When
-/// it is continued, SIGCONT arrives after the deadlines have been checked.
+/// process. dlock stops the whole job, so that the shell notices it and gets its terminal back.
+/// When the job is continued, SIGCONT arrives after the deadlines have been checked.
 void Supervisor::stop_with_child(int signal) {
   if (!child_.terminal.exists()) return;
   if (signal == SIGSTOP && !child_.terminal.in_front()) return;  // dlock goes on and renews

@@ -20,8 +20,8 @@ class StopSource {
   virtual int fd() const = 0;
   /// The latest time for the next call of look(); each call moves it on.
   virtual Deadline look_by() const { return never; }
-  /// To be called when fd() is readable, or at look_by(). True means stop now; false means that
-  /// there is no loss, and fd() is unreadable again. Must not block for long.
+  /// The supervisor calls it when fd() is readable, or at look_by(). True means stop now; false
+  /// means that there is no loss, and fd() is unreadable again. Must not block for long.
   virtual bool look() = 0;
   /// The supervisor will not look any more: it is about to stop the child, which may take a while,
   /// or it has noticed a loss and the child runs on.
@@ -33,9 +33,9 @@ class StopSource {
   virtual milliseconds grace(milliseconds usual) const { return usual; }
 };
 
-/// How long before the deadline SIGKILL is sent: the time that a machine needs to wake us, to find
-/// the tree, and to tear down the processes. A long ttl leaves enough for a machine with twenty
-/// busy processes per processor; under 20 ms even a quiet machine is too slow.
+/// How long before the deadline dlock sends SIGKILL: the time that a machine needs to wake us, to
+/// find the tree, and to tear down the processes. A long ttl leaves enough for a machine with
+/// twenty busy processes per processor; under 20 ms even a quiet machine is too slow.
 constexpr milliseconds kill_cost(milliseconds ttl) {
   return std::clamp(ttl / 10, milliseconds(20), milliseconds(500));
 }
@@ -56,8 +56,8 @@ struct SuperviseOptions {
   /// Called once, when a loss is noticed and the child runs on. A loss that stops the child is
   /// reported only in the Ending: a message that blocks (a full pipe) must not delay the kill.
   std::function<void()> on_loss;
-  /// If the watchdog has begun to kill, the child's end counts as a loss, and its descendants are
-  /// killed here, too. Null: there is none.
+  /// If the watchdog has begun to kill, the child's end counts as a loss, and supervise() kills its
+  /// descendants, too. Null: no watchdog.
   Watchdog* watchdog = nullptr;
   /// Called before dlock stops with its child (^Z): it should renew, because a stopped dlock
   /// cannot.
@@ -66,7 +66,7 @@ struct SuperviseOptions {
 
 struct Ending {
   enum class Reason {
-    ended,  ///< by itself, or it was not started
+    ended,  ///< the child ended by itself, or never started
     lost,
     max_hold,
   };
@@ -74,14 +74,14 @@ struct Ending {
   /// With `lost` and `max_hold`: how the child ended after it was stopped.
   ChildEnd child;
   bool loss_noticed = false;
-  /// The processes that could not be killed; the lock must then expire instead of being released.
+  /// The processes that SIGKILL did not end; the lock must then expire instead of being released.
   std::vector<Survivor> survivors;
 };
 
 /// Waits for the child and passes signals on to it, or to its descendants once it has ended. Stops
 /// it with all its descendants when the options require it. None of them is alive at `safe_until`,
-/// if the machine runs dlock in time. When a child ends by itself, its descendants are left
-/// running, unless `wait_tree` is set.
+/// if the machine runs dlock in time. When a child ends by itself, supervise() leaves its
+/// descendants running, unless `wait_tree` is set.
 Ending supervise(Child& child, Signals& signals, const SuperviseOptions& options);
 
 }  // namespace dlock

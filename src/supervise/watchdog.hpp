@@ -26,7 +26,7 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// On BootClock; each renewal moves it on, from any thread.
+  /// The end of the leases, on BootClock; each renewal moves it on, from any thread.
   std::atomic<BootClock::rep>& safe_until() { return shared_->safe_until; }
   /// If `child` ends by itself, its descendants may outlive the lease. 0, as at the start: no
   /// process may, because dlock stops the child with all its descendants.

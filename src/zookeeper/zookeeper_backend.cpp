@@ -66,7 +66,7 @@ std::string ZooKeeperBackend::path_of(const std::string& name) const {
   return directory_ + "/" + node_name(std::string_view(name).substr(prefix_.size()));
 }
 
-/// The child of a record that exists as long as the session, and receives messages for it.
+/// The child of a record for a session: it lasts as long as the session, and gets its messages.
 std::string ZooKeeperBackend::child_of(const std::string& name, const std::string& session) const {
   return path_of(name) + "/" + std::string(client_child) + session;
 }
@@ -131,7 +131,7 @@ std::vector<ZooKeeperBackend::Node> ZooKeeperBackend::nodes(const std::vector<st
   std::vector<Node> found;
   for (std::size_t i = 1; i < replies.size(); i += 2) {
     found.push_back({std::move(replies[i]), std::move(replies[i + 1].children)});
-    // The node was removed between the two reads.
+    // Another client has removed the node between the two reads.
     if (!replies[i + 1].ok()) found.back().data = {ZNONODE};
   }
   return found;

@@ -35,7 +35,7 @@ constexpr int all_rights = 31;
 /// How long to wait for one server while another may answer.
 constexpr milliseconds longest_try{2000};
 
-/// How often each server may refuse a session before the client gives it up.
+/// How often each server may refuse a session before the client gives the session up.
 constexpr int most_refusals = 3;
 
 /// The limit for a repeated lookup: if the resolver is silent, the old addresses may still be
@@ -237,7 +237,7 @@ void ZooKeeperClient::look_up(const CallOptions& call_options) {
 
 /// Looks the servers up again, at most once a second, and continues the session at their present
 /// addresses. The library ignores a list that differs from its own only in the ports, so a server
-/// that changes only its port is not found again.
+/// that changes only its port stays lost.
 void ZooKeeperClient::follow_servers(const CallOptions& call_options) {
   if (BootClock::now() < later(looked_up_, pause_between_look_ups)) return;
   const auto before = all_addresses_;

@@ -13,19 +13,19 @@ namespace dlock {
 /// The status of one ZooKeeper server, as the server reports it.
 struct ZooKeeperServerStatus {
   std::string address;
-  Fault unreachable{};                      ///< empty if it answered
+  Fault unreachable{};                      ///< empty if the server answered
   std::chrono::nanoseconds answered_in{0};  ///< includes connecting
   std::string version{};                    ///< empty: not reported
   /// `leader`, `follower`, `observer` or `standalone`; empty if the server serves no clients, or
   /// does not report it.
   std::string mode{};
-  std::string refusal{};  ///< its answer instead of version and mode
+  std::string refusal{};  ///< the answer of the server instead of version and mode
 };
 
 /// The status of a whole ZooKeeper.
 struct ZooKeeperStatus {
   std::string trouble{};    ///< why there is no session, or no write succeeds; empty: all is well
-  milliseconds session{0};  ///< granted
+  milliseconds session{0};  ///< as the server granted it
   std::chrono::nanoseconds round_trip{0};  ///< of a write and a read
   microseconds ahead{0};  ///< how far the leader's wall clock is ahead of this host's
 };

@@ -17,7 +17,7 @@ elseif not (takes and is_free) and redis.call('HEXISTS', KEYS[1], field) == 0 th
   return {0, redis.call('PTTL', KEYS[1]), redis.call('HSCAN', KEYS[1], 0, 'COUNT', 4)}
 end
 if not takes and operation ~= 'renew' then
-  -- If the user has no right to publish, waiters are not notified.
+  -- If the user has no right to publish, the script notifies no waiters.
   redis.pcall('PUBLISH', ARGV[5], '0')
   -- Redis before 7.0 lacks SPUBLISH, so no client can listen in that way.
   if ARGV[6] == '1' then redis.pcall('SPUBLISH', ARGV[5], '0') end

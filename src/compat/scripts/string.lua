@@ -15,7 +15,7 @@ if not is_meant then
   return operation == 'take' and {0, redis.call('PTTL', KEYS[1]), seen} or {0}
 end
 if operation == 'release' or operation == 'evict' then
-  -- If the user has no right to publish, the lock is freed without a notification.
+  -- If the user has no right to publish, the script frees the lock without a notification.
   for i = 5, #ARGV do redis.pcall('PUBLISH', ARGV[i], KEYS[1]) end
   redis.call('DEL', KEYS[1])
   if KEYS[2] then
@@ -25,7 +25,7 @@ if operation == 'release' or operation == 'evict' then
   end
   return {1, 0}
 end
--- This take is repeated, because its first answer was lost, or it is a late copy. It must not
--- shorten a lease that was renewed since.
+-- The client has repeated this take, because its first answer was lost, or it is a late copy. It
+-- must not shorten a lease that was renewed since.
 if operation == 'take' and redis.call('PTTL', KEYS[1]) >= tonumber(lease) then return {1, 0} end
 return {redis.call('PEXPIRE', KEYS[1], lease), 0}

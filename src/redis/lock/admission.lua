@@ -16,8 +16,8 @@ local function outer_hold(owner)
 end
 
 -- Returns 'enter' with the hold to re-enter, 'fresh', 'upgrade' or 'full'. A member of a quorum may
--- not see all readers and all semaphore owners, so a member lets these two exclude each other. A
--- cooldown excludes only newcomers, because its owner no longer works.
+-- miss some readers or semaphore owners, so it lets these two exclude each other. A cooldown
+-- excludes only newcomers, because its owner no longer works.
 local function rule(owner, limit, past_quarantine)
   local outer = outer_hold(owner)
   if outer then

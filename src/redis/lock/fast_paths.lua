@@ -1,7 +1,7 @@
 -- Part 3 of the script that request.lua describes: the commonest requests, answered at once. KEYS 1
 -- to 4 and the ARGV of acquire, renew and release as listed there. Reply: released, granted or
--- renewed; the parts after it answer other requests. Sets time, stamp, now, claim (how a waiter's
--- entry ends), last_fence(), next_fence() and the time limits of waiting for them.
+-- renewed; the parts after it answer other requests. For those parts it sets time, stamp, now,
+-- claim (how a waiter's entry ends), last_fence(), next_fence() and the time limits of waiting.
 --
 -- The fast paths come before the functions of all other cases are created, because creating one
 -- takes longer than a command. The first write must not be denyoom: a server that is out of memory
@@ -64,7 +64,7 @@ if own_value and call('EXISTS', KEYS[2]) == 0 then
   end
 end
 
--- The end of a waiter's entry, from which its hold is made.
+-- The end of a waiter's entry, from which the script makes its hold.
 local claim
 if op == 'acquire' then claim = (ARGV[9] or '-') .. ' ' .. ARGV[5] .. ARGV[4] end
 if op == 'rejoin' then claim = ARGV[7] .. ' ' .. ARGV[5] .. ARGV[4] end
@@ -82,14 +82,13 @@ local function next_fence(proposal)
   return string.format('%.0f', last < largest_fence and math.max(last + 1, least) or least)
 end
 
--- The lease of a waiter that was granted by a message, until it confirms. On a single server its
--- command is running by then, so the lease outlives a hiccup of some seconds. If such a grant
--- expired unconfirmed within `lapse_memory`, the next waiters may be frozen, too, and get a shorter
--- lease.
+-- The lease of a grant by message, until its waiter confirms it. On a single server the command is
+-- running by then, so the lease outlives a hiccup of some seconds. If such a grant expired
+-- unconfirmed within `lapse_memory`, the next waiters may be frozen, too, and get a shorter lease.
 local provisional_lease, doubted_lease, lapse_memory = KEYS[5] and 2000 or 6000, 1000, 30000
 local longest_silence, queue_life, known_end_slack = 75000000, 120000, 1000
--- How many waiters at the head of the queue know when the blocking hold ends, and how many are
--- notified together if one of them does not. Most hand-overs then wake only the new holder.
+-- How many waiters at the head of the queue know when the blocking hold ends, and how many get a
+-- message together if one of them does not. Most hand-overs then wake only the new holder.
 local waiters_notified, notified_together = 3, 8
 -- How long a waiter without a listener keeps its position, and how many such waiters at the head of
 -- the queue do.

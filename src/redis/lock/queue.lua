@@ -1,4 +1,4 @@
--- Part 6 of the script that request.lua describes: functions, which reply nothing but publish
+-- Part 6 of the script that request.lua describes: functions, which reply nothing, but publish
 -- "grant" and "next" on the channels of waiters. KEYS 1 to 4. ARGV 3, the id of this server.
 --
 -- They grant the key to waiters, notify waiters, and remove those that are gone.
@@ -153,7 +153,7 @@ local function admit_waiters(self, self_fits)
     if not verdict then
       unqueue(head)
     elseif verdict == 'upgrade' and not again then
-      -- Its owner now holds the key in another mode: the waiter asks at once, and is refused.
+      -- Its owner now holds the key in another mode: the waiter asks at once, and gets the refusal.
       if head ~= self and not waiter.absent then notify(waiter.channel, 'next 0') end
       unqueue(head)
     elseif verdict ~= 'fresh' and verdict ~= 'enter' then

@@ -104,6 +104,8 @@ void is_put_up_with(const Fleet& good, const std::string& bad, const std::string
     const Result result = job.wait();
     // On a busy machine, a short lease may be lost, but not again and again.
     if ((result.exit_code == 69 || result.exit_code == 79) && tries < 3) continue;
+    // There, the job may also name the server before that server has said what is wrong.
+    if (!told && times(result.err, ": no answer") > 0 && tries < 3) continue;
     const auto wall_us = wall_now().time_since_epoch().count();
     const bool usual_fence =
         !result.out.empty() && std::abs(std::stoll(result.out) - wall_us) < 60'000'000;

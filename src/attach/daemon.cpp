@@ -324,11 +324,12 @@ AttachDaemon::AttachDaemon(StorePtr& store, const std::vector<Held>& held,
   store->suspend(Suspension::fork);
   const pid_t pid = fork();
   if (pid < 0) throw_errno("cannot start a process to keep the lock: fork");
-  if (pid == 0) {
-    channel_.reset();
-    run_attach_daemon(std::move(store), held, script, loss_signal, std::move(other));
+  if (pid > 0) {
+    if (auto* here = store->host_view()) here->leave_to(pid);
+    return;
   }
-  if (auto* here = store->host_view()) here->leave_to(pid);
+  channel_.reset();
+  run_attach_daemon(std::move(store), held, script, loss_signal, std::move(other));
 }
 
 AttachDaemon::Start AttachDaemon::await(int cancel_fd) {

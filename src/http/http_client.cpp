@@ -46,7 +46,7 @@ struct LibCurl {
                           curl_slist_append, curl_slist_free_all)
 
   LibCurl() {
-    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
+    if (this->curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
       throw Error(ErrorKind::host_refused, "libcurl cannot be used on this host");
     }
   }

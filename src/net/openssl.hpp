@@ -56,7 +56,7 @@ struct OpenSsl {
 
   /// The error strings of libcrypto take 0.2 MB in each waiter, and dlock needs them only for
   /// damaged files.
-  OpenSsl() { OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CRYPTO_STRINGS, nullptr); }
+  OpenSsl() { this->OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CRYPTO_STRINGS, nullptr); }
 };
 
 /// Loads the libraries at the first call, so that a run without TLS saves the millisecond that

@@ -258,8 +258,13 @@ Acquisition::End Acquisition::wait_renewing() {
   const int fds[] = {options_.cancel_fd, renewer.lost_fd()};
   const AnyOf interrupt(fds);
   const auto take_over = [&] {
-    held_ = renewer.stop();
-    for (Held& held : held_) held.renewed_elsewhere = true;
+    const auto before = std::exchange(held_, renewer.stop());
+    for (std::size_t i = 0; i < held_.size(); ++i) {
+      // Before the first renewal, the second connection has not asked any server to record the
+      // hold, so the release needs no tombstone.
+      const bool renewed = held_[i].grant.lease.valid_until != before[i].grant.lease.valid_until;
+      held_[i].renewed_elsewhere = before[i].renewed_elsewhere || renewed;
+    }
   };
   End end = Stop::interrupted;
   try {

@@ -160,7 +160,8 @@ class ThreadedNodeClients::NodeWorker {
       put_reply(task.number, std::move(response));
       answers_ = true;
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::interrupted) put_reply(task.number, error);
+      if (error.kind() == ErrorKind::interrupted) return;
+      put_reply(task.number, error.reworded(error.what()));  // no two threads share its text
     }
   }
 

@@ -35,14 +35,16 @@ int hex_value(char c) {
   return -1;
 }
 
-}  // namespace
-
+/// Whether a code point is harmless on a terminal: no control character, line separator or
+/// direction control.
 bool shows_as_itself(std::uint32_t c) {
   if (c < 0x20 || (c >= 0x7F && c <= 0x9F)) return false;
   if (c == 0x200E || c == 0x200F || c == 0x061C) return false;  // direction marks
   if (c >= 0x2028 && c <= 0x202E) return false;                 // line separators, embeddings
   return c < 0x2066 || c > 0x2069;                              // isolates
 }
+
+}  // namespace
 
 std::optional<CodePoint> first_code_point(std::string_view text) {
   const unsigned lead = byte_at(text, 0);

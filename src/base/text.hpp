@@ -27,10 +27,6 @@ struct CodePoint {
 /// well-formed UTF-8 (Unicode 15, table 3-7).
 std::optional<CodePoint> first_code_point(std::string_view text);
 
-/// Whether a code point is harmless on a terminal: no control character, line separator or
-/// direction control. escaped() leaves it as it is.
-bool shows_as_itself(std::uint32_t code_point);
-
 /// Whether `text` is UTF-8 throughout: no overlong forms, surrogates or values above U+10FFFF.
 bool is_utf8(std::string_view text);
 

@@ -98,8 +98,9 @@ struct ClusterFacts {
   Fault fault{};  ///< the error in place of CLUSTER SLOTS
   /// The masters, each with a scratch key in one of the master's slots.
   std::vector<std::pair<Endpoint, LockKey>> masters{};
-  int unserved = 0;   ///< slots without a master
-  ServerInfo info{};  ///< CLUSTER INFO, by field
+  int unserved = 0;                    ///< slots without a master
+  std::set<std::string> open_slots{};  ///< on their way from one master to another
+  ServerInfo info{};                   ///< CLUSTER INFO, by field
 };
 
 struct DatabaseFacts : Contact {

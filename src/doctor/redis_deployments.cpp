@@ -62,6 +62,19 @@ SentinelFacts examine_sentinel(const Endpoint& sentinel, const std::string& mast
   return facts;
 }
 
+/// A master's own line in CLUSTER NODES ends with `[SLOT->-NODE]` or `[SLOT-<-NODE]` for each slot
+/// that migrates (https://redis.io/docs/latest/commands/cluster-nodes/).
+void note_open_slots(const Endpoint& master, ClusterFacts& facts) try {
+  const std::string told = asked(master, {{"CLUSTER", "NODES"}}).front().text;
+  std::string_view own = std::string_view(told).substr(std::min(told.size(), told.find("myself")));
+  own = own.substr(0, own.find('\n'));
+  for (take_until(own, '['); !own.empty(); take_until(own, '[')) {
+    facts.open_slots.emplace(own.substr(0, own.find('-')));
+  }
+} catch (const Error&) {
+  // examine_server reports why the server does not answer.
+}
+
 /// Asks all seeds, and takes the description of the Cluster from the first that has one.
 ClusterFacts examine_cluster(const std::vector<Endpoint>& seeds, const std::string& prefix) {
   ClusterFacts facts;
@@ -82,6 +95,7 @@ ClusterFacts examine_cluster(const std::vector<Endpoint>& seeds, const std::stri
       facts.silent_seeds.emplace_back(seed.address(), fault_of(error, seed));
     }
   }
+  for (const auto& [master, scratch] : facts.masters) note_open_slots(master, facts);
   return facts;
 }
 
@@ -183,6 +197,11 @@ Findings check_cluster(const ClusterFacts& facts) {
               bad(sentence("state {}, {}, {} with nobody: keys cannot be locked", state, masters,
                            counted(facts.unserved, "slot")),
                   "redis-cli --cluster fix, or bring the nodes back")},
+             {"cluster", is_one && !facts.open_slots.empty(),
+              bad(sentence("slot {} is on its way to another master: new keys there cannot be "
+                           "locked until it has arrived",
+                           escaped(joined(facts.open_slots, ", "))),
+                  "if the move was cut off: redis-cli --cluster fix")},
              {"cluster", is_one,
               good(sentence("state ok, {}{}, all slots served", masters,
                             known ? " of " + counted(*known, "node") : ""))},

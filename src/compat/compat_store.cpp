@@ -62,6 +62,29 @@ const char* fault_of(const Fields& fields) {
                             : "a hash with several fields";
 }
 
+constexpr const char* invalidations = "__redis__:invalidate";
+constexpr milliseconds longest_set_up{1000};
+constexpr milliseconds between_set_ups{1000};
+
+/// How long a waiter sleeps at most, because an invalidation may be lost.
+constexpr milliseconds longest_sleep_behind_others{1000};
+constexpr milliseconds shortest_poll{70};
+constexpr milliseconds poll_spread{60};
+
+/// The first number of a script's answer: 1, 0 or -1.
+std::int64_t verdict_of(const std::string& server, const Reply& answer) {
+  const bool has_verdict = answer.is_array(1) && answer.items[0].kind == Reply::Kind::integer;
+  if (!has_verdict || answer.items[0].integer > 1) {
+    throw_unavailable(server + ": unexpected answer");
+  }
+  return answer.items[0].integer;
+}
+
+Grant grant_from(const Reply& answer, Deadline sent, milliseconds ttl) {
+  const Fence fence{answer.is_array(2) ? answer.items[1].integer : 0};
+  return {fence, Lease{ttl, valid_until(sent, ttl)}};
+}
+
 }  // namespace
 
 void LockDriver::check_name(const LockKey& key) const {
@@ -155,14 +178,6 @@ std::string LockDriver::proof_of_victim(const Reply& contents) const {
   return joined(items, " ", [](const Reply& item) { return item.text; });
 }
 
-namespace {
-
-constexpr const char* invalidations = "__redis__:invalidate";
-constexpr milliseconds longest_set_up{1000};
-constexpr milliseconds between_set_ups{1000};
-
-}  // namespace
-
 bool ReleaseListener::listen(const LinkId& link, const std::string& key,
                              const CallOptions& call_options) {
   key_ = key;
@@ -228,29 +243,6 @@ void ReleaseListener::close() {
   connection_.reset();
   link_ = {};
 }
-
-namespace {
-
-/// How long a waiter sleeps at most, because an invalidation may be lost.
-constexpr milliseconds longest_sleep_behind_others{1000};
-constexpr milliseconds shortest_poll{70};
-constexpr milliseconds poll_spread{60};
-
-/// The first number of a script's answer: 1, 0 or -1.
-std::int64_t verdict_of(const std::string& server, const Reply& answer) {
-  const bool has_verdict = answer.is_array(1) && answer.items[0].kind == Reply::Kind::integer;
-  if (!has_verdict || answer.items[0].integer > 1) {
-    throw_unavailable(server + ": unexpected answer");
-  }
-  return answer.items[0].integer;
-}
-
-Grant grant_from(const Reply& answer, Deadline sent, milliseconds ttl) {
-  const Fence fence{answer.is_array(2) ? answer.items[1].integer : 0};
-  return {fence, Lease{ttl, valid_until(sent, ttl)}};
-}
-
-}  // namespace
 
 Answer CompatStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& call_options) {
   driver_.check_name(claim.key);

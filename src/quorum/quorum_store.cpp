@@ -34,6 +34,22 @@ bool comes_after(QuorumHold& hold) {
   return true;
 }
 
+/// The nodes' replies about a release, counted.
+struct ReleaseCount {
+  std::size_t released = 0, left_queue = 0, not_held = 0;
+  std::optional<Who> evicted_by;
+
+  explicit ReleaseCount(const Nodes::Answers& answers) {
+    for (const ReleaseResult& result : all_of<ReleaseResult>(answers)) {
+      if (result.outcome == Released::yes) ++released;
+      if (result.outcome == Released::left_queue) ++left_queue;
+      if (result.outcome == Released::not_held) ++not_held;
+      if (result.evicted_by) evicted_by = result.evicted_by;
+    }
+  }
+  std::size_t without() const { return left_queue + not_held; }
+};
+
 }  // namespace
 
 /// Releases the votes that came, or may still come, for holds that were not acquired.
@@ -305,26 +321,6 @@ std::string QuorumStore::name() const {
 }
 
 // The operations that send one request to all servers at once, without a vote before it.
-
-namespace {
-
-/// The nodes' replies about a release, counted.
-struct ReleaseCount {
-  std::size_t released = 0, left_queue = 0, not_held = 0;
-  std::optional<Who> evicted_by;
-
-  explicit ReleaseCount(const Nodes::Answers& answers) {
-    for (const ReleaseResult& result : all_of<ReleaseResult>(answers)) {
-      if (result.outcome == Released::yes) ++released;
-      if (result.outcome == Released::left_queue) ++left_queue;
-      if (result.outcome == Released::not_held) ++not_held;
-      if (result.evicted_by) evicted_by = result.evicted_by;
-    }
-  }
-  std::size_t without() const { return left_queue + not_held; }
-};
-
-}  // namespace
 
 ReleaseResult QuorumStore::release(const Claim& claim, const ReleaseOptions& how,
                                    const CallOptions& call_options) {

@@ -114,43 +114,6 @@ KeyState merged_state(const LockKey& key, const KeyViews& views_of_key, std::siz
   return state;
 }
 
-}  // namespace
-
-std::vector<std::vector<Holder>> holders_by_owner(
-    const std::vector<std::vector<Holder>>& node_lists) {
-  std::vector<Views<Holder>> all;
-  for (const auto& list : node_lists) add_views(all, list);
-  return all;
-}
-
-std::vector<KeyState> merged_states(const Query& query,
-                                    const std::vector<std::vector<KeyState>>& node_lists,
-                                    std::size_t servers) {
-  std::map<LockKey, KeyViews> by_key;
-  for (const auto& states : node_lists) {
-    for (const KeyState& state : states) {
-      KeyViews& views = by_key[state.key];
-      add_views(views.holders, state.holders);
-      add_views(views.waiters, state.waiters);
-      const bool later = state.last && (!views.last || views.last->fence < state.last->fence);
-      if (later) views.last = state.last;
-    }
-  }
-  const auto silent = servers - node_lists.size();
-  std::vector<KeyState> all;
-  for (const LockKey& key : query.keys) {
-    const auto views = by_key.extract(key);
-    all.push_back(merged_state(key, views ? views.mapped() : KeyViews{}, servers, silent));
-  }
-  for (const auto& [key, views] : by_key) {
-    KeyState state = merged_state(key, views, servers, silent);
-    if (state.in_use()) all.push_back(std::move(state));
-  }
-  return all;
-}
-
-namespace {
-
 /// Another owner that holds or wants the key, as each node that voted for it sees it.
 using Competitor = std::vector<Holder>;
 
@@ -186,6 +149,39 @@ bool has_room(const Refusal& refusal, Limit limit) {
 }
 
 }  // namespace
+
+std::vector<std::vector<Holder>> holders_by_owner(
+    const std::vector<std::vector<Holder>>& node_lists) {
+  std::vector<Views<Holder>> all;
+  for (const auto& list : node_lists) add_views(all, list);
+  return all;
+}
+
+std::vector<KeyState> merged_states(const Query& query,
+                                    const std::vector<std::vector<KeyState>>& node_lists,
+                                    std::size_t servers) {
+  std::map<LockKey, KeyViews> by_key;
+  for (const auto& states : node_lists) {
+    for (const KeyState& state : states) {
+      KeyViews& views = by_key[state.key];
+      add_views(views.holders, state.holders);
+      add_views(views.waiters, state.waiters);
+      const bool later = state.last && (!views.last || views.last->fence < state.last->fence);
+      if (later) views.last = state.last;
+    }
+  }
+  const auto silent = servers - node_lists.size();
+  std::vector<KeyState> all;
+  for (const LockKey& key : query.keys) {
+    const auto views = by_key.extract(key);
+    all.push_back(merged_state(key, views ? views.mapped() : KeyViews{}, servers, silent));
+  }
+  for (const auto& [key, views] : by_key) {
+    KeyState state = merged_state(key, views, servers, silent);
+    if (state.in_use()) all.push_back(std::move(state));
+  }
+  return all;
+}
 
 VoteCount count_votes(const QuorumHold& hold, Deadline now) {
   VoteCount count;

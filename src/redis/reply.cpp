@@ -17,81 +17,6 @@ namespace {
                     Cause::other_protocol);
 }
 
-}  // namespace
-
-bool Reply::is_array(std::size_t at_least) const {
-  return kind == Kind::array && items.size() >= at_least;
-}
-
-Reply in_items(Reply reply) {
-  if (reply.kind != Reply::Kind::text) return reply;
-  Reply list;
-  list.kind = Reply::Kind::array;
-  std::string_view left = reply.text;
-  while (!left.empty()) {
-    list.items.push_back({Reply::Kind::text, std::string(take_until(left, ' ')), 0, {}});
-  }
-  return list;
-}
-
-void ReplyReader::Close::operator()(redisReader* reader) const { redisReaderFree(reader); }
-
-ReplyReader::ReplyReader() {
-  // The parameter types of these functions differ between the versions of hiredis.
-  static redisReplyObjectFunctions functions = [] {
-    redisReplyObjectFunctions make{};
-    make.createString = [](const redisReadTask* task, auto* text, auto size) -> void* {
-      Reply* reply = place_of(*task);
-      reply->kind = task->type == REDIS_REPLY_ERROR ? Reply::Kind::error : Reply::Kind::text;
-      reply->text.assign(text, size);
-      return reply;
-    };
-    make.createArray = [](const redisReadTask* task, auto count) -> void* {
-      constexpr std::size_t largest_array = 1024 * 1024;
-      const auto elements = static_cast<std::size_t>(count);
-      if (elements > largest_array) return nullptr;
-      Reply* reply = place_of(*task);
-      reply->kind = Reply::Kind::array;
-      reply->items.resize(elements);
-      return reply;
-    };
-    make.createInteger = [](const redisReadTask* task, auto integer) -> void* {
-      Reply* reply = place_of(*task);
-      reply->kind = Reply::Kind::integer;
-      reply->integer = integer;
-      return reply;
-    };
-    make.createNil = [](const redisReadTask* task) -> void* { return place_of(*task); };
-    make.freeObject = [](void*) {};
-    return make;
-  }();
-  reader_.reset(redisReaderCreateWithFunctions(&functions));
-  if (!reader_) throw Error(ErrorKind::host_refused, "out of memory");
-  reader_->privdata = &partial_;
-}
-
-ReplyReader::~ReplyReader() = default;
-
-Reply* ReplyReader::place_of(const redisReadTask& task) {
-  if (task.parent == nullptr) return static_cast<Reply*>(task.privdata);
-  return &static_cast<Reply*>(task.parent->obj)->items[static_cast<std::size_t>(task.idx)];
-}
-
-void ReplyReader::feed(std::string_view bytes) {
-  redisReaderFeed(reader_.get(), bytes.data(), bytes.size());
-}
-
-std::optional<Reply> ReplyReader::next() {
-  void* complete = nullptr;
-  if (redisReaderGetReply(reader_.get(), &complete) != REDIS_OK) {
-    not_redis(reader_->err == REDIS_ERR_OOM ? "too many elements" : "it does not speak RESP");
-  }
-  if (complete == nullptr) return std::nullopt;
-  return std::exchange(partial_, {});
-}
-
-namespace {
-
 /// The meaning of an error reply, recognized by its code or by a part of its text.
 struct Meaning {
   std::string_view mark;
@@ -197,6 +122,77 @@ Error made(const Meaning* known, std::string_view said) {
 }
 
 }  // namespace
+
+bool Reply::is_array(std::size_t at_least) const {
+  return kind == Kind::array && items.size() >= at_least;
+}
+
+Reply in_items(Reply reply) {
+  if (reply.kind != Reply::Kind::text) return reply;
+  Reply list;
+  list.kind = Reply::Kind::array;
+  std::string_view left = reply.text;
+  while (!left.empty()) {
+    list.items.push_back({Reply::Kind::text, std::string(take_until(left, ' ')), 0, {}});
+  }
+  return list;
+}
+
+void ReplyReader::Close::operator()(redisReader* reader) const { redisReaderFree(reader); }
+
+ReplyReader::ReplyReader() {
+  // The parameter types of these functions differ between the versions of hiredis.
+  static redisReplyObjectFunctions functions = [] {
+    redisReplyObjectFunctions make{};
+    make.createString = [](const redisReadTask* task, auto* text, auto size) -> void* {
+      Reply* reply = place_of(*task);
+      reply->kind = task->type == REDIS_REPLY_ERROR ? Reply::Kind::error : Reply::Kind::text;
+      reply->text.assign(text, size);
+      return reply;
+    };
+    make.createArray = [](const redisReadTask* task, auto count) -> void* {
+      constexpr std::size_t largest_array = 1024 * 1024;
+      const auto elements = static_cast<std::size_t>(count);
+      if (elements > largest_array) return nullptr;
+      Reply* reply = place_of(*task);
+      reply->kind = Reply::Kind::array;
+      reply->items.resize(elements);
+      return reply;
+    };
+    make.createInteger = [](const redisReadTask* task, auto integer) -> void* {
+      Reply* reply = place_of(*task);
+      reply->kind = Reply::Kind::integer;
+      reply->integer = integer;
+      return reply;
+    };
+    make.createNil = [](const redisReadTask* task) -> void* { return place_of(*task); };
+    make.freeObject = [](void*) {};
+    return make;
+  }();
+  reader_.reset(redisReaderCreateWithFunctions(&functions));
+  if (!reader_) throw Error(ErrorKind::host_refused, "out of memory");
+  reader_->privdata = &partial_;
+}
+
+ReplyReader::~ReplyReader() = default;
+
+Reply* ReplyReader::place_of(const redisReadTask& task) {
+  if (task.parent == nullptr) return static_cast<Reply*>(task.privdata);
+  return &static_cast<Reply*>(task.parent->obj)->items[static_cast<std::size_t>(task.idx)];
+}
+
+void ReplyReader::feed(std::string_view bytes) {
+  redisReaderFeed(reader_.get(), bytes.data(), bytes.size());
+}
+
+std::optional<Reply> ReplyReader::next() {
+  void* complete = nullptr;
+  if (redisReaderGetReply(reader_.get(), &complete) != REDIS_OK) {
+    not_redis(reader_->err == REDIS_ERR_OOM ? "too many elements" : "it does not speak RESP");
+  }
+  if (complete == nullptr) return std::nullopt;
+  return std::exchange(partial_, {});
+}
 
 bool Reply::is_error(std::string_view code) const {
   if (kind != Kind::error || code.empty()) return kind == Kind::error;

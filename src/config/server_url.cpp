@@ -400,8 +400,7 @@ SqlTarget parse_mysql(std::string_view scheme, std::string_view rest) {
   for (std::string_view words = option("server").value.words; !words.empty();) {
     known.emplace_back(take_until(words, ' '));
   }
-  const std::string name = std::string(scheme) + "://";
-  const std::string suggestion = did_you_mean(name, known);
+  const std::string name = std::string(scheme) + "://", suggestion = did_you_mean(name, known);
   throw_usage("unknown scheme " + redacted(name) +
               (suggestion.empty() ? ": it is one of " + joined(known, " ") : suggestion));
 }
@@ -421,14 +420,15 @@ std::string ZooKeeperTarget::name() const {
 Target parse_server_url(std::string_view text) {
   // `$(cat ...)` of other shells, or a user, may leave a line end in a file or variable.
   while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
+  if (text.starts_with('"') || text.starts_with('\'')) throw_usage("the URL begins with a quote");
   if (text.starts_with("local:")) return parse_local(text.substr(6));
   const auto colon = text.find("://");
   if (colon == std::string_view::npos) {
     throw_usage("invalid URL \"" + redacted(text) +
                 "\": expected local:[/DIR], redis://HOST[:PORT][/DB] or unix:///PATH[?db=N]");
   }
-  const auto scheme = text.substr(0, colon);
-  const auto rest = text.substr(colon + 3);
+  const auto scheme = text.substr(0, colon), rest = text.substr(colon + 3);
+  if (scheme == "tcp") throw_usage("unknown scheme tcp://: did you mean redis://?");
   if (scheme == "unix") return parse_unix(rest);
   if (scheme == "postgres" || scheme == "postgresql") return parse_postgres(text, rest);
   if (scheme == "mysql" || scheme == "mariadb") return parse_mysql(scheme, rest);

@@ -134,7 +134,8 @@ TEST_CASE("what is wrong with a URL is said") {
 TEST_CASE("a wrong scheme is refused, with what was meant") {
   CHECK(fault("rdis://h") == "unknown scheme rdis://: did you mean redis://?");
   CHECK(fault("REDIS://h").starts_with("unknown scheme REDIS://"));
-  CHECK(fault("\"redis://h\"") == "unknown scheme \"redis://: did you mean redis://?");
+  CHECK(fault("\"redis://h\"") == "the URL begins with a quote");
+  CHECK(fault("tcp://h") == "unknown scheme tcp://: did you mean redis://?");
   CHECK(fault("unxi:///a") == "unknown scheme unxi://: did you mean unix://?");
   CHECK(fault("http://h").starts_with("unknown scheme http://: it is one of local: redis:// "));
   CHECK(fault("://h").starts_with("unknown scheme ://"));

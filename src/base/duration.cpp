@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
@@ -56,7 +55,8 @@ std::optional<milliseconds> parse_duration(std::string_view text) {
   } while (!rest.empty());
   // A fraction below 0.1 ns is a rounding error of the floating-point sum: do not round it up.
   constexpr double error = 1e-7;
-  const milliseconds span(static_cast<long long>(std::ceil(std::min(total, 1e15) - error)));
+  const std::chrono::duration<double, std::milli> exact(std::min(total, 1e15) - error);
+  const auto span = std::chrono::ceil<milliseconds>(exact);
   return span > longest_duration ? std::nullopt : std::optional(span);
 }
 

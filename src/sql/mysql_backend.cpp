@@ -87,9 +87,7 @@ class MysqlBackend final : public SqlBackend {
   std::variant<Version, Snapshot> write(const std::string& name, const Snapshot& over,
                                         const Update& update,
                                         const CallOptions& call_options) override {
-    prepare(call_options);
-    refuse_former_life(update);
-    const Version next = next_version(over);
+    const Version next = begin_write(over, update, call_options);
     // ON DUPLICATE KEY might report an existing row as changed if an option file asks for it.
     std::string statements = over.version == 0 ? insert_statement(name, update, next)
                                                : update_statement(name, over.version, update, next);

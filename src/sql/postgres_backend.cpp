@@ -69,9 +69,7 @@ class PostgresBackend final : public SqlBackend {
   std::variant<Version, Snapshot> write(const std::string& name, const Snapshot& over,
                                         const Update& update,
                                         const CallOptions& call_options) override {
-    prepare(call_options);
-    refuse_former_life(update);
-    const Version next = next_version(over);
+    const Version next = begin_write(over, update, call_options);
     const Deadline sent = BootClock::now();
     const auto results =
         run(begin_to_write +

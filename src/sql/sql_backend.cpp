@@ -150,14 +150,6 @@ std::string new_channel() {
   return "dlock_" + random_hex(bytes);
 }
 
-Version next_version(const Snapshot& over) {
-  constexpr std::size_t bytes = 7;
-  while (true) {
-    const auto next = static_cast<Version>(std::stoull(random_hex(bytes), nullptr, 16)) + 1;
-    if (next != over.version) return next;
-  }
-}
-
 std::int64_t number_in(const std::optional<std::string>& value) {
   return parse_number(value.value_or(""), 0, INT64_MAX).value_or(0);
 }
@@ -259,9 +251,16 @@ Snapshot SqlBackend::snapshot_from(const SqlResult& record, const SqlResult& sta
   return seen;
 }
 
-void SqlBackend::refuse_former_life(const Update& update) const {
+Version SqlBackend::begin_write(const Snapshot& over, const Update& update,
+                                const CallOptions& call_options) {
+  prepare(call_options);
   const bool is_former = !update.begun.empty() && !update.begun.contains(login_id());
   if (is_former) throw_unavailable(name() + ": the connection was closed");
+  constexpr std::size_t bytes = 7;
+  while (true) {
+    const auto next = static_cast<Version>(std::stoull(random_hex(bytes), nullptr, 16)) + 1;
+    if (next != over.version) return next;
+  }
 }
 
 std::string SqlBackend::insert_statement(const std::string& name, const Update& update,

@@ -234,8 +234,10 @@ class SqlBackend : public CasBackend {
   virtual std::optional<Lives> lives_of(const std::vector<NamedRecord>& records,
                                         const CallOptions& call_options) = 0;
 
-  /// Throws if the update begins a life of an earlier connection.
-  void refuse_former_life(const Update& update) const;
+  /// Connects, and returns the version for a write over `over`. It is random, so that none repeats,
+  /// even after a record was removed or a failover lost some writes. Throws if the update begins a
+  /// life of an earlier connection.
+  Version begin_write(const Snapshot& over, const Update& update, const CallOptions& call_options);
   std::string insert_statement(const std::string& name, const Update& update,
                                Version version) const;
   /// The statement that replaces a record which still has the version `over`.
@@ -263,10 +265,6 @@ class SqlBackend : public CasBackend {
 
 /// A name for the channel of a client's messages.
 std::string new_channel();
-
-/// The version for a write over `over`. It is random, so that none repeats, even after a record was
-/// removed or a failover lost some writes.
-Version next_version(const Snapshot& over);
 
 /// A value that is a whole number, or 0.
 std::int64_t number_in(const std::optional<std::string>& value);

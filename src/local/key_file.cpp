@@ -43,6 +43,8 @@ bool ends_in(std::string_view name, std::string_view suffix) {
 
 constexpr std::string_view magic = "dlock\r\n1";
 constexpr std::size_t slots_size = 2 * sizeof(Slot);
+/// The largest size of a file; a hundred thousand waiters need less.
+constexpr std::size_t largest = 64 * 1024 * 1024;
 
 std::uint64_t hash_of(const Slot& slot) {
   return fnv1a(slot.bytes().substr(0, offsetof(Slot, own_hash)));
@@ -144,6 +146,9 @@ std::optional<KeyFile> KeyFile::open(const Directory& directory, const std::stri
 }
 
 std::string_view KeyFile::read() {
+  if (size_ > largest) {
+    throw Error(ErrorKind::wrong_data, file_.where() + " is too large to be a lock");
+  }
   const auto state =
       read_state([this](const Region& region) { return bytes(region); }, boot_hash());
   if (!state) {

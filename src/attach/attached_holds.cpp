@@ -55,9 +55,9 @@ std::optional<std::string> AttachedHolds::look() {
                 : lost_text(held_.front().claim.key, "not renewed in time");
   }
   pause();
-  std::vector<Held> gone;
-  move_hold(loss->key, held_, loss->gone ? gone : ended_);
+  move_hold(loss->key, held_, ended_);
   resume();
+  if (loss->gone) released(loss->key);
   // The other locks may be lost for the same reason, so renew them now.
   if (renewer_) renewer_->renew_now({});
   lost_ = true;
@@ -65,15 +65,18 @@ std::optional<std::string> AttachedHolds::look() {
 }
 
 bool AttachedHolds::about_to_be_released(const LockKey& key) {
-  pause();
-  move_hold(key, held_, ended_);
-  resume();
+  if (find(key, held_) != held_.end()) {
+    pause();
+    move_hold(key, held_, ended_);
+    resume();
+  }
   return find(key, ended_) != ended_.end();
 }
 
 void AttachedHolds::released(const LockKey& key) {
-  std::vector<Held> gone;
-  move_hold(key, ended_, gone);
+  // Another client, whose release was refused meanwhile, may have brought it back.
+  about_to_be_released(key);
+  std::erase_if(ended_, [&](const Held& held) { return held.claim.key == key; });
 }
 
 void AttachedHolds::not_released(const LockKey& key) {

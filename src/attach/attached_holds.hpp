@@ -24,7 +24,7 @@ class AttachedHolds {
   /// renewed in time counts as lost before it expires, so that the script has time to stop.
   std::optional<std::string> look();
   /// Whether a lock was lost, or look() reported a lease near its end that is not renewed yet.
-  bool in_trouble() const { return lost_ || (warned_ && !held_.empty()); }
+  bool in_trouble() const { return lost_ || (warned_ && !empty()); }
   /// No lease expires before this time; `never` if there are no leases.
   Deadline safe_until() const { return renewer_ ? renewer_->safe_until() : never; }
 

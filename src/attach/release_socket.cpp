@@ -87,15 +87,9 @@ ReleaseSocket::ReleaseSocket(Token token)
 void ReleaseSocket::serve(AttachedHolds& holds) {
   constexpr milliseconds pause_without_descriptor{200};
   shut_until_ = never;
-  // serve() limits the clients of one call, because another user may connect without end.
-  for (int i = 0; i < most_clients && !holds.empty(); ++i) {
-    Fd client(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!client) {
-      if (errno != EAGAIN) shut_until_ = later(BootClock::now(), pause_without_descriptor);
-      return;
-    }
-    if (is_same_user_or_root(client.get())) hear(std::move(client), holds);
-  }
+  Fd client(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (!client && errno != EAGAIN) shut_until_ = later(BootClock::now(), pause_without_descriptor);
+  if (client && is_same_user_or_root(client.get())) hear(std::move(client), holds);
 }
 
 void ReleaseSocket::hear(Fd client, AttachedHolds& holds) {

@@ -20,7 +20,8 @@ class ReleaseSocket {
   /// The daemon calls serve() when fd() is readable, and at open_by() at the latest.
   int fd() const { return shut_until_ == never ? listener_.get() : -1; }
   Deadline open_by() const { return shut_until_; }
-  /// Reads the messages of the clients that have connected, and applies them to `holds`.
+  /// Reads the message of one client that has connected, and applies it to `holds`. A client that
+  /// sends none costs a tenth of a second, so the daemon does not serve several at once.
   void serve(AttachedHolds& holds);
 
  private:

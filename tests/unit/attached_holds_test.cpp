@@ -155,6 +155,28 @@ TEST_CASE("attached holds: a release that was refused leaves the lock kept") {
   CHECK(kept.next_loss(within) == "lost a: fake no longer has it");
 }
 
+TEST_CASE("attached holds: of two releases of one lock the one that was done counts") {
+  Kept kept;
+  REQUIRE(kept.renewed_again());
+  CHECK(kept.holds.about_to_be_released(a));
+  kept.store.answer("a", FakeStore::Mode::gone);
+  kept.holds.not_released(a);
+  kept.holds.released(a);
+  CHECK(!kept.next_loss(some_renewals));
+  CHECK(!kept.holds.about_to_be_released(a));
+}
+
+TEST_CASE("attached holds: a release that fails in an outage leaves the warning in force") {
+  Kept kept(milliseconds(6000));
+  REQUIRE(kept.renewed_again());
+  kept.answer(FakeStore::Mode::silent);
+  REQUIRE(kept.next_loss(within));
+  for (const LockKey& key : {a, b}) CHECK(kept.holds.about_to_be_released(key));
+  CHECK(kept.holds.in_trouble());
+  for (const LockKey& key : {a, b}) kept.holds.not_released(key);
+  CHECK(kept.holds.in_trouble());
+}
+
 TEST_CASE("attached holds: a release without an answer may be done later, and is no loss then") {
   Kept kept;
   REQUIRE(kept.renewed_again());

@@ -43,10 +43,7 @@ constexpr char not_in_time[] = "it was not renewed in time, as dlock was suspend
 HeldLocks::HeldLocks(Store& store, std::vector<Held> held, const Log& log)
     : store_(store), held_(std::move(held)), log_(log) {}
 
-bool HeldLocks::needs_renewal() const {
-  return std::any_of(held_.begin(), held_.end(),
-                     [this](const Held& held) { return dlock::needs_renewal(store_, held.claim); });
-}
+bool HeldLocks::needs_renewal() const { return dlock::needs_renewal(store_, held_.front().claim); }
 
 bool HeldLocks::ready_to_start(milliseconds grace) {
   for (Held& held : held_) {
@@ -68,7 +65,12 @@ bool HeldLocks::ready_to_start(milliseconds grace) {
 bool HeldLocks::command_started(pid_t group) {
   for (const Held& held : held_) {
     if (store_.host_view()->command_started(held.claim, group)) continue;
-    lost(held.claim, store_.renew(held.claim, {}, short_call()).evicted_by);
+    lost(held.claim, {});
+    try {
+      lost(held.claim, store_.renew(held.claim, {}, short_call()).evicted_by);
+    } catch (const Error&) {
+      // Only the name of the client that evicted the hold is missing.
+    }
     return false;
   }
   return true;

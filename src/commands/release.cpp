@@ -52,8 +52,10 @@ ReleaseResult release_for_certain(Store& store, const Claim& claim, const Releas
   try {
     return store.release(claim, {}, first);
   } catch (const Error& error) {
-    if (!sent.raised()) notice.answered(false);
-    if (!may_be_done(error, sent)) throw;
+    if (!may_be_done(error, sent)) {
+      notice.answered(false);
+      throw;
+    }
   }
   auto second = store.release(claim, {}, at_most(time_for_a_second_request, short_call()));
   if (!second.has_gone()) return second;

@@ -11,8 +11,6 @@
 namespace dlock {
 namespace {
 
-/// The limit for each request; a usable server needs a fraction of it.
-constexpr milliseconds longest_request{2000};
 constexpr milliseconds scratch_ttl{10'000};
 constexpr int clock_readings = 5;
 
@@ -40,8 +38,6 @@ constexpr std::pair<Cause, const char*> advices[] = {
     {Cause::certificate_expired, "renew its certificate"},
     {Cause::other_protocol, "name the host and port of a Redis in --server"}};
 
-CallOptions call_options() { return {later(BootClock::now(), longest_request), -1}; }
-
 Claim claim_on(const LockKey& key) {
   Claim claim;
   claim.key = key;
@@ -59,16 +55,16 @@ void require(bool as_expected, const char* otherwise_told) {
 std::chrono::nanoseconds hand_over(Store& first, Store& second, const Claim& held,
                                    const Claim& waiting) {
   const bool excludes =
-      std::holds_alternative<Grant>(first.acquire(held, {}, call_options())) &&
-      std::holds_alternative<Refusal>(second.acquire(waiting, {true, {}}, call_options()));
+      std::holds_alternative<Grant>(first.acquire(held, {}, short_call())) &&
+      std::holds_alternative<Refusal>(second.acquire(waiting, {true, {}}, short_call()));
   require(excludes, "a free key was refused, or a held one granted to another");
   const Deadline begun = BootClock::now();
-  first.release(held, {}, call_options());
-  require(second.sleep(waiting, call_options().deadline, -1).why == Wake::Reason::granted,
+  first.release(held, {}, short_call());
+  require(second.sleep(waiting, short_call().deadline, -1).why == Wake::Reason::granted,
           "a waiter was not told that its lock was free");
   const auto taken = BootClock::now() - begun;
-  require(second.renew(waiting, {}, call_options()).grant &&
-              second.release(waiting, {}, call_options()).outcome == Released::yes,
+  require(second.renew(waiting, {}, short_call()).grant &&
+              second.release(waiting, {}, short_call()).outcome == Released::yes,
           "a lock that was handed over was lost at once");
   return taken;
 }
@@ -209,7 +205,10 @@ std::string advice_on_reach(Cause cause) {
 }
 
 Finding check_reach(const Contact& facts, const std::string& advice) {
-  if (!facts.unreachable.empty()) return bad(facts.unreachable.text, advice);
+  const bool broke_off = facts.round_trip.count() > 0;
+  if (!facts.unreachable.empty()) {
+    return bad(facts.unreachable.text, broke_off ? "see the server's log" : advice);
+  }
   const std::string text = sentence("connected in {}, answers in {}", span_text(facts.connected_in),
                                     span_text(facts.round_trip));
   return warn_if_slow(good(text), facts.round_trip, facts.options.ttl);

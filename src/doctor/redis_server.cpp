@@ -339,13 +339,10 @@ ServerFacts examine_server(const Endpoint& endpoint, const DoctorOptions& option
   facts.options = options;
   facts.endpoint = endpoint;
   RedisConnection connection(endpoint);
-  const auto clock = [&] {
-    const auto server = time_in(ask(connection, {"TIME"}));
+  const auto clock = [&] { return time_in(ask(connection, {"TIME"})); };
+  examine(facts, endpoint.name(), clock, [&] {
     facts.seen_at = wall_now();
     facts.tls = connection.tls_facts();
-    return server;
-  };
-  examine(facts, endpoint.name(), clock, [&] {
     listen_to(connection, facts);
     if (is_for_trial(facts)) try_on_server(connection, scratch, facts);
   });

@@ -4,7 +4,6 @@
 
 #include "base/text.hpp"
 #include "doctor/checks.hpp"
-
 #include "sql/sql_backend.hpp"
 
 namespace dlock {

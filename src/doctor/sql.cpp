@@ -128,8 +128,6 @@ DatabaseFacts examine_database(const SqlTarget& target) {
   return facts;
 }
 
-bool is_postgres(const DatabaseFacts& facts) { return !facts.mysql; }
-
 /// Whether a setting was reported, and is not off.
 bool is_set(const DatabaseFacts& facts, const std::string& name) {
   const std::string value = facts.settings.text(name).value_or("");
@@ -153,10 +151,10 @@ Findings check_primary(const DatabaseFacts& facts) {
                                    "is it running, and do address, database and firewall fit?"));
   const std::string version = told.shown("version");
   const bool mariadb = version.find("MariaDB") != std::string::npos;
-  const char* const engine = is_postgres(facts) ? "PostgreSQL" : mariadb ? "MariaDB" : "MySQL";
-  const ShortVersion least = is_postgres(facts) ? ShortVersion{11, 0}
-                             : mariadb          ? ShortVersion{10, 4}
-                                                : ShortVersion{8, 0};
+  const char* const engine = !facts.mysql ? "PostgreSQL" : mariadb ? "MariaDB" : "MySQL";
+  const ShortVersion least = !facts.mysql ? ShortVersion{11, 0}
+                             : mariadb    ? ShortVersion{10, 4}
+                                          : ShortVersion{8, 0};
   return first_rows({
       {"reach", true, reach, reach.level == Level::error},
       {"engine", version.empty(), not_told("version")},
@@ -188,8 +186,8 @@ Findings check_access(const DatabaseFacts& facts) {
       {"tls", !tls.empty(), good(tls)},
       {"tls", facts.socket, good("none, on a Unix socket")},
       {"tls", true,
-       check_plain_text(facts.here, is_postgres(facts) ? "sslmode=verify-full in --server"
-                                                       : "ssl-mode=VERIFY_IDENTITY in --server")},
+       check_plain_text(facts.here, facts.mysql ? "ssl-mode=VERIFY_IDENTITY in --server"
+                                                : "sslmode=verify-full in --server")},
       {"user", true, good(told.shown("user"))},
       {"table", key != "PRI" && key != "UNI",
        bad("it may hold a name twice, and then two clients hold one lock",
@@ -290,14 +288,14 @@ Findings check_mysql(const DatabaseFacts& facts) {
 }
 
 Findings check_keeping(const DatabaseFacts& facts) {
-  return is_postgres(facts) ? check_postgres(facts) : check_mysql(facts);
+  return facts.mysql ? check_mysql(facts) : check_postgres(facts);
 }
 
 Findings check_limits(const DatabaseFacts& facts) {
   /// The longest sleep of a waiter between two requests.
   constexpr std::chrono::seconds longest_idle{26};
   const ServerInfo& told = facts.settings;
-  const bool postgres = is_postgres(facts);
+  const bool postgres = !facts.mysql;
   // PostgreSQL counts in ms, MySQL in seconds.
   const char* const idle_name = postgres ? "idle_session_timeout" : "wait_timeout";
   const milliseconds idle(number_of(facts, idle_name) * (postgres ? 1 : 1000));

@@ -84,7 +84,8 @@ std::size_t display_width(std::string_view text) {
 }
 
 bool is_plain_text(std::string text) {
-  std::erase_if(text, [](char c) { return c == '\n' || c == '\t' || c == '\\'; });
+  const auto harmless = [](char c) { return c == '\n' || c == '\t' || c == '\\'; };
+  std::replace_if(text.begin(), text.end(), harmless, ' ');
   return escaped(text) == text;
 }
 

@@ -143,6 +143,8 @@ TEST_CASE("doctor: a Cluster and each of its masters, sound and not") {
   CHECK(odd.says("eviction", "ok", address(0) + ", " + address(1) + ": none"));
   CHECK(odd.says("failover", "warning", "cluster-node-timeout 5000"));
 
+  cluster.begin_move(0, 0, 1);
+  CHECK(doctor(seed).says("cluster", "error", "slot 0 is on its way to another master"));
   const int slot = Cluster::slot_of(Cluster::key_of(1));
   REQUIRE(cluster.node(1).command({"CLUSTER", "DELSLOTS", std::to_string(slot)}).text == "OK");
   CHECK(doctor(seed).says("cluster", "error", "state fail, 3 masters, 1 slot with nobody"));

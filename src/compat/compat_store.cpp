@@ -294,6 +294,8 @@ CompatStore::Try CompatStore::take(const Claim& claim, const HoldMark& mark,
       holder_in(claim.key, {key, driver_.layout().type(), reply.items[1], reply.items[2]});
   if (!holder) throw_unavailable(server + ": unexpected answer");
   refusal.held_by = {*holder};
+  // A majority must not count the votes of different holders as those of one owner.
+  refusal.held_by.front().owner = std::to_string(fnv1a(driver_.proof_of_victim(reply.items[2])));
   if (holder->lease_left) {
     refusal.ask_again_in = std::min(*holder->lease_left + milliseconds(1), refusal.ask_again_in);
   }

@@ -357,6 +357,15 @@ TEST_CASE("compat: over several servers a token whose votes were given back gets
   granted(store, claim_on("N"));
 }
 
+TEST_CASE("compat: over several servers votes for several holders are split, and of none a lock") {
+  RedisServer servers[3];
+  QuorumStore store = redlock_store(servers);
+  for (const int other : {0, 1}) {
+    servers[other].command({"SET", "N", "of " + std::to_string(other), "PX", "600000"});
+  }
+  CHECK(refused(store, claim_on("N")).why == Refusal::Reason::split);
+}
+
 TEST_CASE("compat: --min-hold leaves the key with the rest of the time, and no longer") {
   for (const WrittenLayout& row : written_layouts) {
     CAPTURE(row.layout);

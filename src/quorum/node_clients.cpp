@@ -114,10 +114,16 @@ class ThreadedNodeClients::NodeWorker {
         }
       } catch (const std::exception& error) {
         listening_.reset();
-        put_reply(task ? task->number : 0, Error(ErrorKind::host_refused, error.what()));
+        fail(task ? task->number : 0, error.what());
       }
       if (task && task->is_release()) count_released();
     }
+  }
+
+  /// A failure that cannot even be reported counts as no answer.
+  void fail(std::uint64_t number, const char* why) try {
+    put_reply(number, Error(ErrorKind::host_refused, why));
+  } catch (const std::exception&) {
   }
 
   void count_released() {

@@ -75,10 +75,11 @@ void SlotMap::learn(const Reply& reply, const NodeAddress& asked) {
   for (const Reply& range : reply.items) {
     const auto master = node_in(reply_item(range, 2), asked);
     if (!master) unexpected_answer();
-    const auto last = std::min<std::int64_t>(reply_number(range, 1), slot_count - 1);
-    for (auto slot = reply_number(range, 0); slot <= last; ++slot) {
-      told.move(static_cast<int>(slot), *master);
-    }
+    const auto number = told.number_of(*master);
+    const auto end = std::min<std::int64_t>(reply_number(range, 1) + 1, slot_count);
+    const auto begin = std::min(reply_number(range, 0), end);
+    told.owners_.resize(slot_count);
+    std::fill(told.owners_.begin() + begin, told.owners_.begin() + end, number);
     // The map is usable without a replica whose address is impossible.
     for (std::size_t i = 3; i < range.items.size(); ++i) {
       if (const auto replica = node_in(range.items[i], asked)) told.number_of(*replica);

@@ -72,7 +72,8 @@ ScriptReply RedisClient::run_once(const ScriptRun& run, bool by_text, bool sent_
   for (const Reply& reply : replies) {
     if (reply.is_error() && !reply.is_error("EXECABORT")) return {reply, sent_twice, server, here};
   }
-  return {in_items(reply_item(replies.back(), 1)), sent_twice, server, here};
+  if (!replies.back().is_array(2)) unexpected_answer();
+  return {in_items(std::move(replies.back().items[1])), sent_twice, server, here};
 }
 
 std::vector<Reply> RedisClient::read(const std::vector<std::string>&,

@@ -71,6 +71,7 @@ class RedisMember::Client final : public RedisClient {
                         ": it is a node of a Cluster, which cannot be one of several servers");
     }
     standing.process = info_field(info.text, "run_id");
+    if (standing.process.empty()) throw_unavailable(name() + ": INFO does not tell its run_id");
     const std::string clock = info_field(info.text, "server_time_usec");
     const auto [sent, received] = answered_between();
     if (!clock.empty()) standing.clock = {microseconds(server_number(clock)), sent, received};

@@ -25,7 +25,6 @@ const std::string will_release = "release";
 const std::string released = "released";
 const std::string refused = "refused";
 constexpr std::size_t longest_message = 4096;
-constexpr int most_clients = 16;
 /// A daemon that is stopped must not delay a release for longer.
 constexpr timeval longest_wait{2, 0};
 /// A client that is stopped must not delay the daemon for longer.
@@ -79,7 +78,7 @@ ReleaseSocket::ReleaseSocket(Token token)
       listener_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
   const Address address = address_of(token_);
   if (!listener_ || bind(listener_.get(), address.get(), address.length) != 0 ||
-      listen(listener_.get(), most_clients) != 0) {
+      listen(listener_.get(), SOMAXCONN) != 0) {
     throw_errno("cannot listen for releases");
   }
 }

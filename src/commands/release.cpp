@@ -37,11 +37,6 @@ ExitCode evict_holders(Store& store, const ReleaseSettings& settings, const Lock
   return ExitCode::lost;
 }
 
-/// Whether the engine may have carried out the request although no answer came.
-bool may_be_done(const Error& error, const Event& sent) {
-  return error.kind() == ErrorKind::unavailable && sent.raised() && !is_reply(error.cause());
-}
-
 /// Releases a hold. If the answer to the request is lost, asks once more: if the hold is gone then,
 /// the first request has released it, or its lease has expired, and both count as released.
 ReleaseResult release_for_certain(Store& store, const Claim& claim, const ReleaseNotice& notice,
@@ -52,7 +47,10 @@ ReleaseResult release_for_certain(Store& store, const Claim& claim, const Releas
   try {
     return store.release(claim, {}, first);
   } catch (const Error& error) {
-    if (!may_be_done(error, sent)) {
+    // The engine may have carried out the request although no answer came.
+    const bool may_be_done =
+        error.kind() == ErrorKind::unavailable && sent.raised() && !is_reply(error.cause());
+    if (!may_be_done) {
       notice.answered(false);
       throw;
     }

@@ -97,7 +97,6 @@ SqlError meaning_of(std::string_view state) {
       {"42P07", SqlError::overtaken},
       {"42710", SqlError::overtaken},
       {"55P03", SqlError::row_locked},
-      {"53300", SqlError::full},
       {"42P01", SqlError::no_table},
       {"42501", SqlError::denied},
       {"3F000", SqlError::denied},

@@ -186,8 +186,8 @@ void SqlBackend::create_table(const CallOptions& call_options) {
 }
 
 void SqlBackend::refuse(const SqlResult& failed, const std::string& doing) {
-  // The statement may have left a transaction open.
-  close();
+  // Other failures may have left a transaction open.
+  if (failed.error != SqlError::row_locked) close();
   const std::string said = name() + ": " + doing + escaped(failed.message);
   switch (failed.error) {
     case SqlError::denied:

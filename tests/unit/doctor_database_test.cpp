@@ -162,6 +162,9 @@ TEST_CASE(
   facts.trial->trouble.text = "a free key was refused";
   CHECK(says(facts, "lock", Level::error, "a free key was refused"));
   facts = postgres_with({});
+  facts.unreachable.text = "the connection was closed";
+  CHECK(says(facts, "reach", Level::error, "see the server's log"));
+  facts.round_trip = {};
   facts.unreachable.text = "connection refused";
   CHECK(says(facts, "reach", Level::error, "is it running"));
   CHECK(check_database(facts).size() == 1);

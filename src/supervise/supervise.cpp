@@ -52,8 +52,7 @@ class Supervisor {
   bool more_ended_ = false;  ///< dlock has not reaped all ended adopted processes yet
   /// An event that came after a deadline had passed; the deadline is handled first.
   std::optional<Signals::Event> unheard_;
-  bool only_rest_left_ = false;  ///< the child has ended, and is not reaped
-  bool end_is_told_ = false;     ///< the child's pidfd has reported its end
+  bool end_is_told_ = false;  ///< the child's pidfd has reported its end
 };
 
 Ending Supervisor::run() {
@@ -74,10 +73,7 @@ Ending Supervisor::run() {
 
 /// How the child ended, once the processes to wait for have ended; nothing before.
 std::optional<ChildEnd> Supervisor::end() {
-  if (!options_.wait_tree) return child_.reap();
-  if (!child_.ended()) return std::nullopt;
-  only_rest_left_ = true;
-  if (!tree_gone()) return std::nullopt;
+  if (options_.wait_tree && !tree_gone()) return std::nullopt;
   return child_.reap();
 }
 
@@ -156,7 +152,8 @@ void Supervisor::reap_adopted() {
 }
 
 void Supervisor::pass_on(const Signals::Event& event) {
-  if (only_rest_left_) return pass_on_to_rest(event);
+  // Asks the kernel: the child may have ended since end() looked.
+  if (options_.wait_tree && child_.ended()) return pass_on_to_rest(event);
   const bool own_group_has_it = event.from_terminal;
   child_.send(event.number, own_group_has_it);
 }

@@ -152,15 +152,19 @@ TEST_CASE("a job whose child has ended while dlock was stopped leaves the termin
   CHECK(terminal.shows("mine-2"));
 }
 
+/// A line for what is left of the job: waits until the child is a zombie, as the child has the keys
+/// until then.
+const char* const awaits_child_end = "until grep -q '^State:.Z' /proc/$CHILD/status; do :; done\n";
+
 TEST_CASE("wait-tree: ^Z, fg and ^C reach what is left of the job") {
+  const TempDir dir;
+  std::ofstream(dir / "rest") << "trap '' INT; sleep 60 & trap 'echo got-cont' CONT\n"
+                                 "trap 'echo got-int; kill $!; exit' INT\n"
+                              << awaits_child_end << "echo ready; until wait; do :; done\n";
   ShellTerminal terminal(DLOCK_SUPERVISED);
   // Not with the shell's `&`, which would make it ignore INT.
-  terminal.type(
-      "$D wait-tree=1 -- sh -c 'setsid -f sh -c \"trap \\\"\\\" INT; sleep 60 & trap \\\"echo "
-      "got-cont\\\" CONT;"
-      "trap \\\"echo got-int; kill \\$!; exit\\\" INT; echo read\\\"\\\"y; until wait; do :; "
-      "done\";"
-      "exit 4'; echo code-$?");
+  terminal.type("$D wait-tree=1 -- sh -c 'CHILD=$$ setsid -f sh " + (dir / "rest") +
+                "; exit 4'; echo code-$?");
   REQUIRE(terminal.shows("ready"));
   REQUIRE(terminal.in_front("supervised"));
   terminal.press("\x1a");
@@ -201,10 +205,11 @@ TEST_CASE(
 
 TEST_CASE("wait-tree: in a pipeline ^C reaches what is left of the job exactly once") {
   const TempDir dir;
-  std::ofstream(dir / "rest") << "exec sh -c " << counts_int;
+  std::ofstream(dir / "rest") << awaits_child_end << "exec sh -c " << counts_int;
   ShellTerminal terminal(DLOCK_SUPERVISED);
   // A shell makes a command with `&` ignore INT.
-  terminal.type("$D wait-tree=1 -- sh -c 'env --default-signal=INT,QUIT sh " + (dir / "rest") +
+  terminal.type("$D wait-tree=1 -- sh -c 'CHILD=$$ env --default-signal=INT,QUIT sh " +
+                (dir / "rest") +
                 " & exit 4' | (trap '' INT QUIT; cat); echo code-${PIPESTATUS[0]}");
   REQUIRE(terminal.shows("ready"));
   for (int i = 0; i < 3; ++i) {

@@ -128,8 +128,7 @@ std::optional<std::vector<pid_t>> children_of(pid_t pid) {
     }
   });
   failed = failed || (!listed && !is_gone(errno));
-  // Ask kill(2), too: without /proc, or with a kernel that lists no children, every process seems
-  // to be gone.
+  // Ask kill(2), too: with a kernel that lists no children, every process seems to be gone.
   const bool gone = !read_one && kill(pid, 0) != 0 && errno == ESRCH;
   if (failed || (!read_one && !gone)) return std::nullopt;
   return children;

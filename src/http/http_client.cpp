@@ -59,7 +59,7 @@ const LibCurl& libcurl() {
   return functions;
 }
 
-/// These free what libcurl has allocated. From 8.11 on libcurl's handles are pointers to void.
+/// Frees what libcurl has allocated, one type each: from 8.11 on, all its handles are void*.
 struct FreeCurl {
   void operator()(CURL* handle) const { libcurl().curl_easy_cleanup(handle); }
 };

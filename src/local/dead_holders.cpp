@@ -12,7 +12,7 @@ namespace {
 /// A waiter watches at most this many of a command's processes at once; when one of them ends, the
 /// waiter looks for the rest.
 constexpr std::size_t most_watched = 16;
-/// dlock checks a waiter that has not asked for this long: the whole host may have been suspended.
+/// A waiter silent for this long stays if it still listens: the host may have been suspended.
 constexpr std::chrono::seconds silence_worth_a_look{60};
 
 bool listens(const Directory& directory, const std::string& mailbox) {

@@ -48,7 +48,7 @@ class Search {
 
   /// Looks once and returns the running processes that it found.
   std::vector<pid_t> look();
-  /// Whether a listed process ended before the last look could read it: it may have forked before.
+  /// Whether a listed process ended before it could be read: it may have forked, so look again.
   bool missed_some() const { return missed_some_; }
 
  private:

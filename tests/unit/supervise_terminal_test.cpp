@@ -152,8 +152,7 @@ TEST_CASE("a job whose child has ended while dlock was stopped leaves the termin
   CHECK(terminal.shows("mine-2"));
 }
 
-/// A line for what is left of the job: waits until the child is a zombie, as the child has the keys
-/// until then.
+/// A line of a script that outlives the child: until the child is a zombie, the keys are for it.
 const char* const awaits_child_end = "until grep -q '^State:.Z' /proc/$CHILD/status; do :; done\n";
 
 TEST_CASE("wait-tree: ^Z, fg and ^C reach what is left of the job") {

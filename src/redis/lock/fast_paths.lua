@@ -4,8 +4,8 @@
 -- claim (how a waiter's entry ends), last_fence(), next_fence() and the time limits of waiting.
 --
 -- The fast paths come before the functions of all other cases are created, because creating one
--- takes longer than a command. The first write must not be denyoom: a server that is out of memory
--- runs it, and then all other writes of the script.
+-- takes longer than a command. A renewal or release must not begin with a denyoom write: a server
+-- that is out of memory runs the first write, and then all others of the script.
 
 -- Releases the only hold if it has no min-hold and nobody waits. The hash expires with the lease,
 -- so the clock is not needed.

@@ -14,7 +14,7 @@
 #include "commands/commit_name.hpp"
 #include "config/command_line.hpp"
 #include "config/settings.hpp"
-#include "config/user_text.hpp"
+#include "config/secrets.hpp"
 #include "output/log.hpp"
 
 namespace dlock {

@@ -46,13 +46,6 @@ std::string uuid_of(std::string digits) {
   return digits;
 }
 
-/// The name of a second key or channel of a Redisson lock, in the same slot if the lock's name
-/// allows it.
-std::string beside(const std::string& key, const std::string& prefix) {
-  const bool has_brace = key.find('{') != std::string::npos;
-  return prefix + (has_brace ? ":" + key : ":{" + key + "}");
-}
-
 /// Describes a hash that is not a plain lock of Redisson.
 const char* fault_of(const Fields& fields) {
   for (const auto& [field, value] : fields) {
@@ -113,31 +106,13 @@ HoldMark LockDriver::mark_of(const Token& token) const {
   return {"ADDED:" + iso8601(wall_now()) + "@" + this_process("", "").host + end, end};
 }
 
-std::vector<std::string> LockDriver::keys(const std::string& key) const {
-  std::vector<std::string> all{key};
-  if (layout_.row->signal == ReleaseSignal::list) {
-    all.push_back("lock-signal:" + key.substr(std::string(layout_.row->before).size()));
-  }
-  if (layout_.kind() == LayoutKind::redisson) all.push_back(beside(key, "redisson_lock_queue"));
-  if (layout_.row->fenced) all.push_back(beside(key, "redisson_lock_token"));
-  return all;
-}
-
-std::vector<std::string> LockDriver::channels(const std::string& key) const {
-  if (layout_.kind() == LayoutKind::redisson) return {beside(key, "redisson_lock__channel")};
-  if (layout_.row->signal != ReleaseSignal::channel) return {};
-  // Spring Integration up to 6.4.7, and 6.5.0 to 6.5.2, listens to one channel for all keys.
-  const std::string of_all_keys = layout_.part + "-channel";
-  return {of_all_keys + ":" + key, of_all_keys};
-}
-
 ScriptRun LockDriver::run(const char* operation, const std::string& key, const HoldMark& mark,
                           milliseconds ttl) const {
   ScriptRun run{string_script,
                 string_script_sha1,
-                keys(key),
+                layout_.keys_of_lock(key),
                 {operation, mark.proof, std::to_string(ttl.count()), mark.written}};
-  const auto notified = channels(key);
+  const auto notified = layout_.release_channels(key);
   run.arguments.insert(run.arguments.end(), notified.begin(), notified.end());
   if (layout_.kind() == LayoutKind::redisson) {
     run.text = redisson_script;

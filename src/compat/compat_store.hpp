@@ -54,10 +54,6 @@ class LockDriver {
   std::string proof_of_victim(const Reply& contents) const;
 
  private:
-  std::vector<std::string> keys(const std::string& key) const;
-  /// The channels on which the library announces a release; empty if it has none.
-  std::vector<std::string> channels(const std::string& key) const;
-
   const Layout layout_;
   const bool cluster_;
 };

@@ -65,6 +65,13 @@ std::string spelled(const LayoutRow& row) {
   return name;
 }
 
+/// The name of a second key or channel of a Redisson lock, in the same slot if the lock's name
+/// allows it.
+std::string beside(const std::string& key, const std::string& prefix) {
+  const bool has_brace = key.find('{') != std::string::npos;
+  return prefix + (has_brace ? ":" + key : ":{" + key + "}");
+}
+
 }  // namespace
 
 std::span<const LayoutRow> layouts() { return layout_table; }
@@ -76,6 +83,24 @@ std::string Layout::key_of(const LockKey& key) const {
 const char* Layout::type() const {
   if (kind() == LayoutKind::string) return "string";
   return kind() == LayoutKind::redisson ? "hash" : "zset";
+}
+
+std::vector<std::string> Layout::keys_of_lock(const std::string& key) const {
+  std::vector<std::string> all{key};
+  if (row->signal == ReleaseSignal::list) {
+    all.push_back("lock-signal:" + key.substr(std::string(row->before).size()));
+  }
+  if (kind() == LayoutKind::redisson) all.push_back(beside(key, "redisson_lock_queue"));
+  if (row->fenced) all.push_back(beside(key, "redisson_lock_token"));
+  return all;
+}
+
+std::vector<std::string> Layout::release_channels(const std::string& key) const {
+  if (kind() == LayoutKind::redisson) return {beside(key, "redisson_lock__channel")};
+  if (row->signal != ReleaseSignal::channel) return {};
+  // Spring Integration up to 6.4.7, and 6.5.0 to 6.5.2, listens to one channel for all keys.
+  const std::string of_all_keys = part + "-channel";
+  return {of_all_keys + ":" + key, of_all_keys};
 }
 
 bool Layout::may_be_redlock() const {

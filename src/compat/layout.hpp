@@ -3,6 +3,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lock/claim.hpp"
 
@@ -51,6 +52,11 @@ struct Layout {
   const char* type() const;
   /// The name of the key in Redis.
   std::string key_of(const LockKey& key) const;
+  /// The keys of this lock in Redis: `key` itself, from key_of(), and those that its library keeps
+  /// beside it.
+  std::vector<std::string> keys_of_lock(const std::string& key) const;
+  /// The channels on which the library announces a release of `key`; empty if it has none.
+  std::vector<std::string> release_channels(const std::string& key) const;
   /// Whether libraries of this layout can use a majority of independent servers.
   bool may_be_redlock() const;
 };

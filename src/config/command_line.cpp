@@ -5,7 +5,8 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "config/user_text.hpp"
+#include "config/did_you_mean.hpp"
+#include "config/secrets.hpp"
 
 namespace dlock {
 namespace {

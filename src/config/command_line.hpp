@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "config/options.hpp"
+#include "config/option_table.hpp"
 
 namespace dlock {
 

@@ -11,8 +11,9 @@
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "config/options.hpp"
-#include "config/user_text.hpp"
+#include "config/did_you_mean.hpp"
+#include "config/option_table.hpp"
+#include "config/secrets.hpp"
 
 namespace dlock {
 namespace {
@@ -434,9 +435,7 @@ Target parse_server_url(std::string_view text) {
   if (scheme == "mysql" || scheme == "mariadb") return parse_mysql(scheme, rest);
   if (scheme == "etcd" || scheme == "etcds") return parse_etcd(rest, scheme == "etcds");
   if (scheme == "zk") return parse_zookeeper(rest);
-  if (scheme == "zks") {
-    throw_usage("zks://: Debian builds ZooKeeper's client library without TLS: write zk://");
-  }
+  if (scheme == "zks") throw_usage("zks://: ZooKeeper's library comes without TLS: write zk://");
   const auto plus = scheme.find('+');
   const auto family = scheme.substr(0, plus);
   const bool tls = family == "rediss" || family == "valkeys";

@@ -6,9 +6,9 @@
 #include <type_traits>
 
 #include "base/duration.hpp"
+#include "config/secrets.hpp"
 #include "config/server_choice.hpp"
 #include "config/sources.hpp"
-#include "config/user_text.hpp"
 #include "lock/lease_renewer.hpp"
 #include "lock/store.hpp"
 

@@ -13,7 +13,8 @@
 #include "base/duration.hpp"
 #include "base/fd.hpp"
 #include "base/text.hpp"
-#include "config/user_text.hpp"
+#include "config/did_you_mean.hpp"
+#include "config/secrets.hpp"
 
 namespace dlock {
 namespace {
@@ -194,6 +195,12 @@ std::string read_whole(const std::string& path, std::size_t at_most) {
                   in_quotes(path) + " is longer than " + std::to_string(at_most) + " bytes");
     }
   }
+}
+
+const std::string& path_from(const SourcedValue& given) {
+  const bool in_file = given.trouble == ErrorKind::configuration;
+  if (in_file && !given.text.starts_with('/')) given.refuse("is not an absolute path");
+  return given.text;
 }
 
 void warn_if_exposed(const std::string& path, const char* secret,

@@ -3,6 +3,7 @@
 
 #include "base/text.hpp"
 #include "doctor/checks.hpp"
+#include "local/file_names.hpp"
 #include "local/key_file.hpp"
 #include "local/local_store.hpp"
 

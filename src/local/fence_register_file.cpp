@@ -7,7 +7,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "base/wait.hpp"
-#include "local/key_file.hpp"
+#include "local/file_names.hpp"
 
 namespace dlock {
 namespace {

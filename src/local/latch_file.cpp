@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "base/wait.hpp"
+#include "local/file_names.hpp"
 #include "local/local_store.hpp"
 #include "local/wake_fifo.hpp"
 

@@ -16,6 +16,7 @@
 #include "base/text.hpp"
 #include "base/wait.hpp"
 #include "local/dead_holders.hpp"
+#include "local/file_names.hpp"
 #include "local/key_file.hpp"
 #include "local/latch_file.hpp"
 #include "local/open_key.hpp"

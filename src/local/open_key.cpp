@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "local/file_names.hpp"
 #include "rule/table_text.hpp"
 
 namespace dlock {

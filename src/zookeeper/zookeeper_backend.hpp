@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -10,15 +9,6 @@
 #include "zookeeper/zookeeper_client.hpp"
 
 namespace dlock {
-
-/// The session timeout of a client that asks for no lease.
-constexpr milliseconds usual_session{30'000};
-
-/// The session timeout for leases of `ttl`. The holds of a killed process should expire with its
-/// lease, but the library needs some time to notice that a server does not answer.
-constexpr milliseconds session_for(milliseconds ttl) {
-  return std::clamp(ttl, milliseconds(4000), milliseconds(60'000));
-}
 
 /// Stores records as ZooKeeper nodes below one directory. Multi-requests replace them after a check
 /// of their version and their incarnation, because a node that is removed and created again starts

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <set>
 #include <string>
@@ -12,6 +13,15 @@
 struct _zhandle;
 
 namespace dlock {
+
+/// The session timeout of a client that asks for no lease.
+constexpr milliseconds usual_session{30'000};
+
+/// The session timeout for leases of `ttl`. The holds of a killed process should expire with its
+/// lease, but the library needs some time to notice that a server does not answer.
+constexpr milliseconds session_for(milliseconds ttl) {
+  return std::clamp(ttl, milliseconds(4000), milliseconds(60'000));
+}
 
 /// The reply to a request about one znode.
 struct ZooKeeperReply {

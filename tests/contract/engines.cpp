@@ -5,6 +5,7 @@
 
 #include "cas/cas_store.hpp"
 #include "etcd/etcd_backend.hpp"
+#include "local/file_names.hpp"
 #include "local/key_file.hpp"
 #include "local/local_store.hpp"
 #include "redis/redis_store.hpp"

@@ -4,6 +4,7 @@
 
 #include "base/text.hpp"
 #include "fuzz/fuzz.hpp"
+#include "local/file_names.hpp"
 #include "local/key_file.hpp"
 #include "rule/table_text.hpp"
 

@@ -12,7 +12,7 @@
 #include <string>
 
 #include "compat/layout.hpp"
-#include "config/options.hpp"
+#include "config/option_table.hpp"
 
 namespace {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "config/options.hpp"
+#include "config/option_table.hpp"
 #include "support/files.hpp"
 #include "unit/config_support.hpp"
 

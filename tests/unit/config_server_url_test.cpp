@@ -4,7 +4,7 @@
 #include <initializer_list>
 
 #include "config/server_url.hpp"
-#include "config/user_text.hpp"
+#include "config/secrets.hpp"
 #include "unit/config_support.hpp"
 
 namespace dlock {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "cas/record.hpp"
+#include "local/file_names.hpp"
 #include "local/key_file.hpp"
 #include "rule/table_text.hpp"
 #include "unit/error_of.hpp"

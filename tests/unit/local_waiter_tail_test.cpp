@@ -1,3 +1,4 @@
+#include "local/file_names.hpp"
 #include "local/open_key.hpp"
 
 #include <doctest/doctest.h>

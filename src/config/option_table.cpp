@@ -1,4 +1,4 @@
-#include "config/options.hpp"
+#include "config/option_table.hpp"
 
 #include <stdexcept>
 

@@ -1,10 +1,9 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "base/side_process.hpp"
+#include "commands/hook.hpp"
 #include "config/settings.hpp"
 #include "output/json.hpp"
 #include "output/log.hpp"
@@ -12,13 +11,12 @@
 
 namespace dlock {
 
-/// Reports on a run: by --hook during the run, by --metrics and --status-fd at its end. A separate
-/// process calls the command of --hook, one call after the other, so that neither the lock nor
-/// COMMAND waits for it.
+/// Reports on a run: by --hook during the run, by --metrics and --status-fd at its end.
 class RunReport {
  public:
-  /// Starts the side process if there is a --hook: the conditions of SideProcess() apply.
-  RunReport(const RunSettings& settings, const Log& log);
+  /// Starts the hook's process: the conditions of Hook() apply.
+  RunReport(const RunSettings& settings, const Log& log)
+      : settings_(settings), log_(log), hook_(settings.hook, log) {}
 
   /// `where` names the engine, without a password.
   void begin(std::string where) { where_ = std::move(where); }
@@ -34,16 +32,10 @@ class RunReport {
 
  private:
   void report(const char* event, const RunStatus& status);
-  void call_hook(const char* event, const std::string& keys, const std::string& fences,
-                 const std::string& holder, const std::string& reason,
-                 const std::string& exit_code);
-  void finish_hook(Signals& signals);
-  void warn(const std::string& why);
 
   const RunSettings& settings_;
   const Log& log_;
-  std::optional<SideProcess> hook_{};
-  bool warned_ = false;
+  Hook hook_;
   std::string where_;
   bool loss_reported_ = false;
 };

@@ -106,9 +106,7 @@ struct ClusterFacts {
 struct DatabaseFacts : Contact {
   bool mysql = false;   ///< or MariaDB; otherwise PostgreSQL
   bool pooled = false;  ///< the session that answers is not the one that logged in
-  bool socket = false;  ///< a Unix socket; like `here`, unknown if pooled
-  /// The names are those in sql.cpp, or MySQL's names of its variables.
-  ServerInfo settings;
+  ServerInfo settings;  ///< by the names of sql.cpp and of the server's variables
 };
 
 struct EtcdFacts : Facts, EtcdStatus {
@@ -291,8 +289,6 @@ Findings check_local(const LocalFacts& facts);
 
 Findings check_database(const DatabaseFacts& facts);
 std::string label_of(const DatabaseFacts& facts);
-/// Whether the server accepts locks: only a primary does.
-bool takes_locks(const DatabaseFacts& facts);
 
 Findings check_etcd(const EtcdFacts& facts);
 std::string label_of(const EtcdFacts& facts);

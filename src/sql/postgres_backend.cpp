@@ -196,7 +196,7 @@ std::string with_tables(const std::string& schema) {
                      : "convert_from(" + bytes_literal(schema, postgres_dialect) + ", 'UTF8')";
   return "WITH target(schema) AS (SELECT " + target +
          "::text), ours AS (SELECT c.oid, "
-         "c.relowner, c.relpersistence, quote_ident(n.nspname) || '.dlock' AS name, " +
+         "c.relpersistence, quote_ident(n.nspname) || '.dlock' AS name, " +
          (schema.empty() ? "false" : "n.nspname = schema") +
          " AS chosen FROM target, pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
          "WHERE c.relname = 'dlock' AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't' "

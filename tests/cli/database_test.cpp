@@ -65,7 +65,6 @@ TEST_CASE("database: waiters leave a holder room on a PostgreSQL of few connecti
   check_holder_among_waiters(server);
   server.text("ALTER ROLE app CONNECTION LIMIT 4");
   check_holder_among_waiters(server);
-  CHECK(holds(finding(doctor_at(server.tcp_url("app")), "connections"), " of 4"));
 }
 
 TEST_CASE("database: waiters leave a holder room on a MariaDB of few connections") {
@@ -75,8 +74,6 @@ TEST_CASE("database: waiters leave a holder room on a MariaDB of few connections
   check_holder_among_waiters(server);
   server.text("ALTER USER app WITH MAX_USER_CONNECTIONS 4");
   check_holder_among_waiters(server);
-  const std::string url = server.tcp_url("app:" + std::string(password));
-  CHECK(holds(finding(doctor_at(url), "connections"), " of 4"));
 }
 
 TEST_OF_DATABASES("database: a password comes from the URL, dlock's places and the library's") {
@@ -236,9 +233,9 @@ TEST_OF_DATABASES("database: doctor --schema creates the table, or says why not"
 TEST_OF_DATABASES("database: doctor examines it, tries a lock, and leaves the table empty") {
   if (is_missing<Server>()) return;
   DatabaseServer& server = empty_database<Server>();
-  const std::vector<std::string> sound{"reach", "engine",      "role",     "pooler",
-                                       "tls",   "user",        "table",    "lock",
-                                       "clock", "replication", "timeouts", "connections"};
+  const std::vector<std::string> sound{"reach", "engine",      "role",       "pooler",
+                                       "tls",   "user",        "table",      "lock",
+                                       "clock", "replication", "connections"};
   Result report;
   // The doctor reports one stall of a busy machine as a slow server, but a machine does not stall
   // every time.
@@ -249,18 +246,18 @@ TEST_OF_DATABASES("database: doctor examines it, tries a lock, and leaves the ta
       return finding(report, check).starts_with("ok ");
     });
   });
-  // The servers of tests are not configured to survive a crash of their host.
-  CHECK(report.exit_code == 1);
-  CHECK(finding(report, "persistence").starts_with("warning "));
-  CHECK(finding(report, "label").starts_with("ok best effort"));
+  // The doctor warns of the PostgreSQL of the tests, which does not keep what it commits.
+  const bool warned = std::is_same_v<Server, PostgresServer>;
+  CHECK(report.exit_code == (warned ? 1 : 0));
+  CHECK(finding(report, "persistence").starts_with(warned ? "warning fsync off" : "ok innodb_"));
+  CHECK(finding(report, "label").starts_with(warned ? "ok best effort: a crash" : "ok safe"));
   for (const std::string& check : sound) {
     CAPTURE(check);
     CAPTURE(finding(report, check));
     CHECK(finding(report, check).starts_with("ok "));
   }
-  CHECK(holds(finding(report, "tls"), "Unix socket"));
-  CHECK(holds(finding(report, "table"), "the first lock creates it"));
-  CHECK(holds(finding(doctor_at(server.url()), "table"), "there"));
+  CHECK(holds(finding(report, "tls"), "on this host"));
+  CHECK(holds(finding(report, "table"), "dlock"));
   CHECK(server.text("SELECT count(*) FROM dlock").starts_with("0"));
 }
 

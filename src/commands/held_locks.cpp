@@ -86,7 +86,8 @@ std::optional<Who> HeldLocks::evicted_by() const {
 
 void HeldLocks::start_renewing(pid_t command, std::atomic<BootClock::rep>* safe_until) {
   for (Held& held : held_) held.claim.who.command_pid = command;
-  renewer_.emplace(store_, held_, safe_until, LeaseRenewer::Begin::when_due);
+  renewer_ =
+      std::make_unique<LeaseRenewer>(store_, held_, safe_until, LeaseRenewer::Begin::when_due);
 }
 
 int HeldLocks::fd() const { return renewer_ ? renewer_->news_fd() : -1; }
@@ -147,7 +148,7 @@ void HeldLocks::stop_renewing(bool lost) {
   if (!renewer_) return;
   if (const auto loss = renewer_->loss(); loss || !lost) loss_ = loss;
   held_ = renewer_->stop();
-  renewer_.reset();
+  ended_renewer_ = std::move(renewer_);
   const auto now = BootClock::now();
   for (const Held& held : held_) {
     if (!lost || loss_) return;

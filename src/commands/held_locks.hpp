@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -65,7 +66,8 @@ class HeldLocks final : public StopSource {
   Store& store_;
   std::vector<Held> held_;
   const Log& log_;
-  std::optional<LeaseRenewer> renewer_;
+  std::unique_ptr<LeaseRenewer> renewer_;
+  std::unique_ptr<LeaseRenewer> ended_renewer_;  ///< the next holder need not wait for its thread
   std::optional<Loss> loss_;
 };
 

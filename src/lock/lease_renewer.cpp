@@ -261,7 +261,10 @@ LeaseRenewer::LeaseRenewer(Store& store, std::vector<Held> held,
   if (begin_at == Begin::now || schedule_.next_due() <= BootClock::now()) begin();
 }
 
-LeaseRenewer::~LeaseRenewer() { stop(); }
+LeaseRenewer::~LeaseRenewer() {
+  stop();
+  if (thread_.joinable()) thread_.join();
+}
 
 void LeaseRenewer::start() {
   if (thread_.joinable()) return;
@@ -282,6 +285,8 @@ void LeaseRenewer::begin() {
     try {
       work();
     } catch (const std::exception& error) {
+      const std::lock_guard in_use(store_in_use_);
+      if (stop_.raised()) return;
       auto failed = schedule_.cannot_renew(Error(ErrorKind::bug, error.what()));
       failed.loss->final = true;
       report(failed);
@@ -345,15 +350,20 @@ std::vector<Held> LeaseRenewer::stop() {
     renewed_.wait_for(guard, longest_reply, [this] { return confirmed_ || lost_.raised(); });
   }
   stop_.raise();
-  if (thread_.joinable()) thread_.join();
+  const std::lock_guard in_use(store_in_use_);
   return schedule_.take();
 }
 
 void LeaseRenewer::work() {
+  std::unique_lock in_use(store_in_use_);
   while (!stop_.raised()) {
+    const Deadline due = schedule_.next_due();
+    in_use.unlock();
     pollfd fds[] = {
         {stop_.fd(), POLLIN, 0}, {renew_now_.fd(), POLLIN, 0}, {doubts_.get(), POLLIN, 0}};
-    poll_until(fds, schedule_.next_due());
+    poll_until(fds, due);
+    in_use.lock();
+    if (stop_.raised()) return;
     take_doubts();
     if (renew_now_.raised()) {
       renew_now_.clear();

@@ -151,9 +151,9 @@ class LeaseRenewer {
   /// Renews everything now instead of when due; returns after the attempt, or after `at_most`. For
   /// a caller that is about to be stopped.
   void renew_now(milliseconds at_most);
-  /// Ends the thread and interrupts a renewal in progress, or a confirmation that takes long. Then
-  /// the caller may use the store again. Returns the holds with their last confirmed leases and
-  /// their clock_jump.
+  /// Interrupts a renewal in progress, or a confirmation that takes long. Then the caller may use
+  /// the store again: a release need not wait for the thread to end, as the destructor does.
+  /// Returns the holds with their last confirmed leases and their clock_jump.
   std::vector<Held> stop();
 
  private:
@@ -179,12 +179,13 @@ class LeaseRenewer {
   std::atomic<bool> confirmed_{true};
   std::atomic<BootClock::rep> own_safe_until_{0};
   std::atomic<BootClock::rep>* safe_until_;
+  std::mutex store_in_use_;  ///< the thread holds it unless it sleeps; also guards schedule_
   mutable std::mutex mutex_;
   std::condition_variable renewed_;
   std::optional<Loss> loss_;                                       ///< guarded by mutex_
   std::vector<std::pair<LockKey, QuorumMargin>> changed_margins_;  ///< guarded by mutex_
   bool renewal_asked_ = false;  ///< guarded by mutex_: a renew_now() is not done yet
-  RenewalSchedule schedule_;    ///< only the thread uses it, once there is one
+  RenewalSchedule schedule_;    ///< only the thread uses it, once there is one, until stop()
   std::thread thread_;          ///< last: it starts when all other members exist
 };
 

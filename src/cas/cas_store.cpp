@@ -98,12 +98,14 @@ Snapshot CasStore::rewrite(const std::string& name, Snapshot seen, const CallOpt
         return seen;
       }
       raced = true;
-      const Crowd crowd = crowd_in(std::get<Snapshot>(written).text);
+      seen = std::get<Snapshot>(std::move(written));
+      const Crowd crowd = crowd_in(seen.text);
       const int writers = crowd.holders + (joins ? crowd.waiters : 0);
       pause(random_up_to(std::min(pauses.next(), std::max(least, 2 * turn * writers))),
             call_options);
       if (BootClock::now() >= call_options.deadline) throw_overtaken(backend_->name());
-      seen = read(name, call_options);
+      // Holders of one lock write together, so they have probably written during the pause.
+      if (crowd.holders > 1) seen = read(name, call_options);
     } catch (const Error& error) {
       const bool in_time = BootClock::now() < call_options.deadline;
       // The server answered an earlier request, so it is busy with other clients, not unreachable.

@@ -142,6 +142,12 @@ class CasBackend {
   /// length, the call asks the engine to grant it.
   virtual Snapshot read(const std::string& name, OwnLife* own, const CallOptions& call_options) = 0;
 
+  /// Reads a record for a waiter that may hold the lock by now, without lives if they would take
+  /// another request.
+  virtual Snapshot look(const std::string& name, const CallOptions& call_options) {
+    return read(name, nullptr, call_options);
+  }
+
   /// Replaces the version in `over`. Returns the new version, or, if the record had changed, the
   /// record as it was after the attempt.
   virtual std::variant<Version, Snapshot> write(const std::string& name, const Snapshot& over,

@@ -233,8 +233,9 @@ RecordWatch CasStore::watch_for(const Claim& claim, Deadline until) const {
   watch.poll = later(BootClock::now(), pause);
   constexpr std::ptrdiff_t first_two = 2;
   if (place < first_two) {
-    watch.look = later(BootClock::now(), std::clamp(claim.ttl / part_of_ttl, longest_pause_of_few,
-                                                    longest_watch_of_first));
+    const auto ttl = place == 0 ? claim.ttl : std::min(claim.ttl, std::prev(own)->ttl);
+    watch.look = later(BootClock::now(),
+                       std::clamp(ttl / part_of_ttl, longest_pause_of_few, longest_watch_of_first));
   }
   const auto add = [&](const std::string& life, bool only_end) {
     const bool room = watch.others.size() < most_watched;
@@ -258,9 +259,13 @@ RecordWatch CasStore::watch_for(const Claim& claim, Deadline until) const {
 /// waiter must wake before `until`.
 std::optional<Wake> CasStore::look(const Claim& claim, Deadline until, int cancel_fd) {
   const Deadline longest = later(BootClock::now(), longest_look);
+  const CallOptions in_time{std::min(longest, later(until, time_for_last_look)), cancel_fd};
+  const std::string name = lock_record(claim.key);
   try {
-    last_answer_ = read(lock_record(claim.key),
-                        {std::min(longest, later(until, time_for_last_look)), cancel_fd});
+    last_answer_ = backend_->look(name, in_time);
+    OpenRecord record = open(claim.key, claim.token, last_answer_);
+    const bool holds = record.table.find_hold(claim.token) != nullptr;
+    if (!last_answer_.lives && !holds) last_answer_ = read(name, in_time);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::unavailable || BootClock::now() < until) throw;
     return Wake{Wake::Reason::due, {}};

@@ -84,6 +84,16 @@ class MysqlBackend final : public SqlBackend {
     return seen;
   }
 
+  Snapshot look(const std::string& name, const CallOptions& call_options) override {
+    prepare(call_options);
+    const Deadline sent = BootClock::now();
+    const auto results = done(select_record(name), call_options);
+    Snapshot seen =
+        SqlBackend::snapshot_from(*(results.end() - 2), results.back(), sent, call_options);
+    if (untold_channels(seen.text)) seen.lives.reset();
+    return seen;
+  }
+
   std::variant<Version, Snapshot> write(const std::string& name, const Snapshot& over,
                                         const Update& update,
                                         const CallOptions& call_options) override {
@@ -166,13 +176,20 @@ class MysqlBackend final : public SqlBackend {
   Snapshot snapshot_from(const SqlResult& record, const SqlResult& state, Deadline sent,
                          const CallOptions& call_options) override {
     Snapshot seen = SqlBackend::snapshot_from(record, state, sent, call_options);
+    if (const auto channels = untold_channels(seen.text)) {
+      seen.lives = listeners(*channels, call_options);
+    }
+    return seen;
+  }
+
+  /// The channels in the record, unless the request that read it asked for all of them.
+  std::optional<Channels> untold_channels(const std::string& text) {
     Channels channels;
-    add_channels(seen.text, channels);
+    add_channels(text, channels);
     const bool told = std::includes(known_channels_.begin(), known_channels_.end(),
                                     channels.begin(), channels.end());
     known_channels_ = channels.size() > most_channels ? Channels() : channels;
-    if (!told) seen.lives = listeners(channels, call_options);
-    return seen;
+    return told ? std::nullopt : std::optional(channels);
   }
 
   std::optional<Lives> lives_of(const std::vector<NamedRecord>& records,

@@ -201,6 +201,23 @@ TEST_CASE("MariaDB: a waiter that watches the holder asks little meanwhile") {
   CHECK(waiter.requests() <= 3);
 }
 
+TEST_CASE("MariaDB: a waiter learns by one request that it was granted, whoever queued up since") {
+  if (is_missing<MariaDbServer>()) return;
+  MariaDbServer& server = mariadb();
+  const auto holder = store_at(server.address(false)), later_one = store_at(server.address(false));
+  const Claim held = claim_on("k"), waiting = claim_on("k"), behind = claim_on("k");
+  granted(*holder, held);
+  CountedClient waiter(server);
+  queue_up(*waiter.store, waiting);
+  const auto a_moment = later(BootClock::now(), milliseconds(300));
+  CHECK(waiter.store->sleep(waiting, a_moment, -1).why == Wake::Reason::due);
+  waiter.requests();
+  queue_up(*later_one, behind);
+  CHECK(release(*holder, held) == Released::yes);
+  CHECK(waiter.store->sleep(waiting, soon().deadline, -1).why == Wake::Reason::granted);
+  CHECK(waiter.requests() == 1);
+}
+
 TEST_CASE(
     "MariaDB: each waiter watches the client before it, and the second looks at the record, too") {
   if (is_missing<MariaDbServer>()) return;

@@ -204,10 +204,9 @@ StorePtr open_any(const ServerSettings& settings, const LinkListener& on_link) {
   const auto node = [layout = *settings.layout, redis](const Endpoint& server) {
     return std::make_unique<CompatStore>(layout, open_redis(server, redis));
   };
-  return std::make_unique<QuorumStore>(
-      node_clients(quorum->servers, node),
-      "a majority as the libraries take it: no fencing token, and a server that restarts empty "
-      "votes at once");
+  return std::make_unique<QuorumStore>(node_clients(quorum->servers, node),
+                                       "a majority as the libraries take it: no fencing token, and "
+                                       "a server that restarts empty votes at once");
 }
 
 }  // namespace

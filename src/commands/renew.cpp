@@ -12,10 +12,9 @@ int carry_out(const RenewSettings& settings, const Log& log) {
   // The attach daemon renews by its own ttl: it would renew a shorter lease too late, and would
   // shorten a longer one.
   if (settings.ttl && is_attached(settings.token)) {
-    throw Error(
-        ErrorKind::usage,
-        "--ttl: this token is kept by acquire --attach with the ttl it began with: renew it "
-        "without --ttl");
+    throw Error(ErrorKind::usage,
+                "--ttl: this token is kept by acquire --attach with the ttl it began with: renew "
+                "it without --ttl");
   }
   const StorePtr store = open_store(settings, log);
   const int code = for_each_key(settings.keys, log, [&](const LockKey& key) {

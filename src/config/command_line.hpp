@@ -39,4 +39,10 @@ struct CommandLine {
 /// Error{usage}, which never shows a password.
 CommandLine parse_command_line(const std::vector<std::string>& arguments);
 
+/// Returns `: did you mean X?` with the candidate nearest to `text`, for the end of a message;
+/// empty if none is near. Near means at most one edit for every three characters (insert, delete or
+/// change one, or swap two neighbours: https://en.wikipedia.org/wiki/Damerau-Levenshtein_distance,
+/// the optimal string alignment form), or that the candidate begins with `text`.
+std::string did_you_mean(std::string_view text, const std::vector<std::string>& candidates);
+
 }  // namespace dlock

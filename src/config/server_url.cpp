@@ -11,7 +11,7 @@
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "config/did_you_mean.hpp"
+#include "config/command_line.hpp"
 #include "config/option_table.hpp"
 #include "config/secrets.hpp"
 

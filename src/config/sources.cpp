@@ -13,7 +13,6 @@
 #include "base/duration.hpp"
 #include "base/fd.hpp"
 #include "base/text.hpp"
-#include "config/did_you_mean.hpp"
 #include "config/secrets.hpp"
 
 namespace dlock {

@@ -192,33 +192,28 @@ Finding check_persistence(const ServerFacts& facts) {
   const std::string fsync = facts.config.shown("appendfsync");
   const bool skips_some = facts.config.text("no-appendfsync-on-rewrite") == "yes";
   const std::string append = "CONFIG SET appendonly yes, and in its redis.conf";
-  return first_rows(
-             {
-                 {"persistence", facts.info.text("aof_last_write_status").value_or("ok") != "ok",
-                  bad("writing to disk fails", "fix its disk: see its log")},
-                 {"persistence", !appends, not_told(refusals(facts))},
-                 {"persistence", is_off && has_snapshots,
-                  warn("snapshots at most: a crash forgets the locks since the last one; fences "
-                       "then depend "
-                       "only on its clock",
-                       append)},
-                 {"persistence", is_off,
-                  warn("none: a restart forgets held locks, so two may run at once; fences then "
-                       "depend only "
-                       "on its clock",
-                       append)},
-                 {"persistence", fsync == "no" || (fsync == "always" && skips_some),
-                  warn("appendonly, but often without fsync: a power cut forgets half a minute of "
-                       "locks",
-                       "CONFIG SET appendfsync everysec, or always; no-appendfsync-on-rewrite no")},
-                 {"persistence", fsync == "always",
-                  good("appendonly, appendfsync always: locks and fences outlive a crash")},
-                 {"persistence", true,
-                  good(sentence(
-                      "appendonly, appendfsync {}: a power cut may forget the last second's locks",
-                      fsync.empty() ? "not told (" + refusals(facts) + ")" : fsync))},
-             })
-      .front();
+  const Findings found = first_rows({
+      {"persistence", facts.info.text("aof_last_write_status").value_or("ok") != "ok",
+       bad("writing to disk fails", "fix its disk: see its log")},
+      {"persistence", !appends, not_told(refusals(facts))},
+      {"persistence", is_off && has_snapshots,
+       warn("snapshots at most: a crash forgets the locks since the last one; fences then depend "
+            "only on its clock",
+            append)},
+      {"persistence", is_off,
+       warn("none: a restart forgets held locks, so two may run at once; fences then depend only "
+            "on its clock",
+            append)},
+      {"persistence", fsync == "no" || (fsync == "always" && skips_some),
+       warn("appendonly, but often without fsync: a power cut forgets half a minute of locks",
+            "CONFIG SET appendfsync everysec, or always; no-appendfsync-on-rewrite no")},
+      {"persistence", fsync == "always",
+       good("appendonly, appendfsync always: locks and fences outlive a crash")},
+      {"persistence", true,
+       good(sentence("appendonly, appendfsync {}: a power cut may forget the last second's locks",
+                     fsync.empty() ? "not told (" + refusals(facts) + ")" : fsync))},
+  });
+  return found.front();
 }
 
 Finding check_eviction(const ServerFacts& facts) {
@@ -236,12 +231,11 @@ Finding check_eviction(const ServerFacts& facts) {
 Finding check_vote(const ServerFacts& facts) {
   if (!facts.quarantined_for) return not_told("the lock that was tried");
   if (*facts.quarantined_for == milliseconds(0)) return good("has one");
-  return warn(
-      sentence("none for another {}: restarted or flushed, or it has evicted keys: it may "
-               "have forgotten a lease",
-               human_duration(*facts.quarantined_for)),
-      "wait; appendonly yes and appendfsync always keep the vote over a restart, if dlock's "
-      "user may CONFIG GET");
+  return warn(sentence("none for another {}: restarted or flushed, or it has evicted keys: it may "
+                       "have forgotten a lease",
+                       human_duration(*facts.quarantined_for)),
+              "wait; appendonly yes and appendfsync always keep the vote over a restart, if "
+              "dlock's user may CONFIG GET");
 }
 
 /// The number of replicas that are in step: INFO has
@@ -267,8 +261,8 @@ Finding check_replication(const ServerFacts& facts) {
   }
   if (fails_over && connected == 0) {
     return warn(
-        "no replica: if this master fails, its locks are lost, and there is nothing to fail "
-        "over to",
+        "no replica: if this master fails, its locks are lost, and there is nothing to fail over "
+        "to",
         "connect a replica");
   }
   const std::string there = counted(connected, "replica");
@@ -286,9 +280,9 @@ Finding check_label(const ServerFacts& facts) {
   const bool replicated = facts.options.topology != Topology::single ||
                           facts.info.number("connected_slaves").value_or(0) > 0;
   return good(std::string("best effort: ") +
-              (!replicated ? "only as durable as the data of this one server"
-                           : "replication is asynchronous, so a failover may forget the newest "
-                             "locks"));
+              (!replicated
+                   ? "only as durable as the data of this one server"
+                   : "replication is asynchronous, so a failover may forget the newest locks"));
 }
 
 }  // namespace

@@ -149,10 +149,9 @@ Directory::Directory(const DirectorySettings& settings) : path_(settings.path), 
   if (!fd_ && own_ && errno == ENOENT) {
     // Users of services, such as www-data, have a home that does not exist or is not theirs.
     if (!make_with_parents(path_)) {
-      throw Error(ErrorKind::host_refused, "cannot make the lock directory " + escaped(path_) +
-                                               ": " + std::strerror(errno) +
-                                               ": name one this user may write to, with "
-                                               "--server local:/dir");
+      throw Error(ErrorKind::host_refused,
+                  "cannot make the lock directory " + escaped(path_) + ": " + std::strerror(errno) +
+                      ": name one this user may write to, with --server local:/dir");
     }
     fd_ = open_directory(path_, more_flags);
   }

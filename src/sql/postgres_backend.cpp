@@ -25,8 +25,8 @@ constexpr milliseconds last_listen{200};
 
 /// The settings give the transaction the same meaning whatever the server or a role has set.
 constexpr const char* begin_to_write =
-    "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL synchronous_commit TO on; "
-    "SET LOCAL statement_timeout TO 5000; ";
+    "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL synchronous_commit TO on; SET "
+    "LOCAL statement_timeout TO 5000; ";
 constexpr std::size_t results_before_write = 3;
 
 /// The channel for messages to all clients that watch a record.
@@ -119,13 +119,12 @@ class PostgresBackend final : public SqlBackend {
  private:
   void begin_session(const CallOptions& call_options) override {
     channels_.clear();
-    const auto results =
-        done(with_tables(schema_) + "SELECT pg_backend_pid(), pg_is_in_recovery(), " +
-                 std::string(crowd_condition) +
-                 ", quote_ident(schema) || '.dlock', count(oid), "
-                 "string_agg(name, ', ' ORDER BY name), coalesce(bool_or(chosen), false) "
-                 "FROM target LEFT JOIN ours ON true GROUP BY schema",
-             call_options);
+    const auto results = done(
+        with_tables(schema_) + "SELECT pg_backend_pid(), pg_is_in_recovery(), " +
+            std::string(crowd_condition) +
+            ", quote_ident(schema) || '.dlock', count(oid), string_agg(name, ', ' ORDER BY name), "
+            "coalesce(bool_or(chosen), false) FROM target LEFT JOIN ours ON true GROUP BY schema",
+        call_options);
     const auto text = [&](std::size_t column) { return results.back().first(column).value_or(""); };
     is_direct_ = text(0) == login_id();
     if (text(1) == "t") refuse_replica();
@@ -195,13 +194,13 @@ std::string with_tables(const std::string& schema) {
       schema.empty() ? "'public'"
                      : "convert_from(" + bytes_literal(schema, postgres_dialect) + ", 'UTF8')";
   return "WITH target(schema) AS (SELECT " + target +
-         "::text), ours AS (SELECT c.oid, "
-         "c.relpersistence, quote_ident(n.nspname) || '.dlock' AS name, " +
+         "::text), ours AS (SELECT c.oid, c.relpersistence, quote_ident(n.nspname) || '.dlock' AS "
+         "name, " +
          (schema.empty() ? "false" : "n.nspname = schema") +
-         " AS chosen FROM target, pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-         "WHERE c.relname = 'dlock' AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't' "
-         "AND 4 = (SELECT count(*) FROM pg_attribute WHERE attrelid = c.oid AND NOT attisdropped "
-         "AND attname IN ('name', 'version', 'ends', 'body'))) ";
+         " AS chosen FROM target, pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE "
+         "c.relname = 'dlock' AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't' AND 4 = "
+         "(SELECT count(*) FROM pg_attribute WHERE attrelid = c.oid AND NOT attisdropped AND "
+         "attname IN ('name', 'version', 'ends', 'body'))) ";
 }
 
 std::unique_ptr<CasBackend> open_postgres(const std::string& url, const std::string& shown,

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cas/cas_backend.hpp"
-#include "cas/record.hpp"
+#include "cas/open_record.hpp"
 #include "lock/grant.hpp"
 #include "lock/latch.hpp"
 #include "lock/store.hpp"

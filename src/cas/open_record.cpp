@@ -1,4 +1,4 @@
-#include "cas/record.hpp"
+#include "cas/open_record.hpp"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "lock/latch.hpp"
-#include "rule/table_text.hpp"
+#include "rule/table_format.hpp"
 
 namespace dlock {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "cas/record.hpp"
+#include "cas/open_record.hpp"
 
 namespace dlock {
 namespace {

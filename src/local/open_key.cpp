@@ -4,7 +4,7 @@
 
 #include "base/error.hpp"
 #include "local/file_names.hpp"
-#include "rule/table_text.hpp"
+#include "rule/table_format.hpp"
 
 namespace dlock {
 namespace {

@@ -1,4 +1,4 @@
-#include "rule/table_text.hpp"
+#include "rule/table_format.hpp"
 
 #include <algorithm>
 #include <charconv>

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/wait.hpp"
-#include "cas/record.hpp"
+#include "cas/open_record.hpp"
 #include "sql/sql_backend.hpp"
 
 namespace dlock {

@@ -7,7 +7,7 @@
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "base/text.hpp"
-#include "cas/record.hpp"
+#include "cas/open_record.hpp"
 #include "zookeeper/libzookeeper.hpp"
 
 namespace dlock {

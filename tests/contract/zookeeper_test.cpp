@@ -9,7 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/wait.hpp"
-#include "cas/record.hpp"
+#include "cas/open_record.hpp"
 #include "contract/engines.hpp"
 #include "support/skip.hpp"
 #include "support/zookeeper_servers.hpp"

@@ -6,7 +6,7 @@
 #include "fuzz/fuzz.hpp"
 #include "local/file_names.hpp"
 #include "local/key_file.hpp"
-#include "rule/table_text.hpp"
+#include "rule/table_format.hpp"
 
 namespace dlock::fuzz {
 namespace {

@@ -3,11 +3,11 @@
 #include <string>
 
 #include "base/text.hpp"
-#include "cas/record.hpp"
+#include "cas/open_record.hpp"
 #include "fuzz/fuzz.hpp"
 #include "redis/cluster_router.hpp"
 #include "redis/protocol_text.hpp"
-#include "rule/table_text.hpp"
+#include "rule/table_format.hpp"
 
 namespace dlock::fuzz {
 namespace {

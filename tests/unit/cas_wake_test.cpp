@@ -12,7 +12,7 @@
 #include <variant>
 
 #include "base/error.hpp"
-#include "cas/record.hpp"
+#include "cas/open_record.hpp"
 #include "unit/rule_support.hpp"
 
 namespace dlock::test {

@@ -6,10 +6,10 @@
 #include <set>
 #include <string_view>
 
-#include "cas/record.hpp"
+#include "cas/open_record.hpp"
 #include "local/file_names.hpp"
 #include "local/key_file.hpp"
-#include "rule/table_text.hpp"
+#include "rule/table_format.hpp"
 #include "unit/error_of.hpp"
 
 using namespace dlock;

@@ -1,4 +1,4 @@
--- Part 5 of the script that request.lua describes: functions that decide which owners may enter, and
+-- Part 6 of the script that request.lua describes: functions that decide which owners may enter, and
 -- admit them.
 
 -- Returns a hold of the innermost live owner that is `owner` or encloses it. A path of sixteen

@@ -1,7 +1,7 @@
--- Part 3 of the script that request.lua describes: the commonest requests, answered at once. KEYS 1
+-- Part 4 of the script that request.lua describes: the commonest requests, answered at once. KEYS 1
 -- to 4 and the ARGV of acquire, renew and release as listed there. Reply: released, granted or
 -- renewed; the parts after it answer other requests. For those parts it sets time, stamp, now,
--- claim (how a waiter's entry ends), last_fence(), next_fence() and the time limits of waiting.
+-- claim (how a waiter's entry ends), last_fence() and next_fence().
 --
 -- The fast paths come before the functions of all other cases are created, because creating one
 -- takes longer than a command. A renewal or release must not begin with a denyoom write: a server
@@ -81,18 +81,6 @@ local function next_fence(proposal)
   local last = last_fence()
   return string.format('%.0f', last < largest_fence and math.max(last + 1, least) or least)
 end
-
--- The lease of a grant by message, until its waiter confirms it. On a single server the command is
--- running by then, so the lease outlives a hiccup of some seconds. If such a grant expired
--- unconfirmed within `lapse_memory`, the next waiters may be frozen, too, and get a shorter lease.
-local provisional_lease, doubted_lease, lapse_memory = KEYS[5] and 2000 or 6000, 1000, 30000
-local longest_silence, queue_life, known_end_slack = 75000000, 120000, 1000
--- How many waiters at the head of the queue know when the blocking hold ends, and how many get a
--- message together if one of them does not. Most hand-overs then wake only the new holder.
-local waiters_notified, notified_together = 3, 8
--- How long a waiter without a listener keeps its position, and how many such waiters at the head of
--- the queue do.
-local longest_absence, most_absent = 1000000, 32
 
 -- Releases the only hold, which has no min-hold, if the first waiter waits at this server for an
 -- exclusive lock and the waiters after it know when to ask. It does what admit_waiters() and

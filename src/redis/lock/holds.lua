@@ -1,4 +1,4 @@
--- Part 4 of the script that request.lua describes: functions, which reply nothing. KEYS 1 to 4, no
+-- Part 5 of the script that request.lua describes: functions, which reply nothing. KEYS 1 to 4, no
 -- ARGV.
 --
 -- They read and change the holds of the key.

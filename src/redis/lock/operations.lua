@@ -1,4 +1,4 @@
--- Part 7, the last, of the script that request.lua describes: reads the holds, calls the operation
+-- Part 8, the last, of the script that request.lua describes: reads the holds, calls the operation
 -- that ARGV 1 names, and replies, with the items that a member adds. KEYS 1 to 5 and the ARGV of
 -- all operations as listed there.
 

@@ -1,4 +1,4 @@
--- Part 6 of the script that request.lua describes: functions, which reply nothing, but publish
+-- Part 7 of the script that request.lua describes: functions, which reply nothing, but publish
 -- "grant" and "next" on the channels of waiters. KEYS 1 to 4. ARGV 3, the id of this server.
 --
 -- They grant the key to waiters, notify waiters, and remove those that are gone.

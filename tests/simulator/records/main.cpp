@@ -18,7 +18,7 @@
 #include "base/error.hpp"
 #include "base/wait.hpp"
 #include "cas/cas_store.hpp"
-#include "rule/table_text.hpp"
+#include "rule/table_format.hpp"
 #include "simulator/records/place.hpp"
 
 namespace dlock::sim {

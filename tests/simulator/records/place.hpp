@@ -10,7 +10,7 @@
 
 #include "base/error.hpp"
 #include "cas/cas_backend.hpp"
-#include "cas/record.hpp"
+#include "cas/open_record.hpp"
 #include "simulator/chance.hpp"
 
 namespace dlock::sim {

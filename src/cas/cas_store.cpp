@@ -97,15 +97,16 @@ Snapshot CasStore::rewrite(const std::string& name, Snapshot seen, const CallOpt
         for (const auto& [life, lease] : update->begun) seen.lives->ids[life] = lease;
         return seen;
       }
-      raced = true;
+      const bool raced_before = std::exchange(raced, true);
       seen = std::get<Snapshot>(std::move(written));
       const Crowd crowd = crowd_in(seen.text);
       const int writers = crowd.holders + (joins ? crowd.waiters : 0);
       pause(random_up_to(std::min(pauses.next(), std::max(least, 2 * turn * writers))),
             call_options);
       if (BootClock::now() >= call_options.deadline) throw_overtaken(backend_->name());
-      // Holders of one lock write together, so they have probably written during the pause.
-      if (crowd.holders > 1) seen = read(name, call_options);
+      // Others have hardly written during the first pause of a single writer. A removed record may
+      // have been written and removed again, with a larger fence.
+      if (raced_before || writers > 1 || seen.version == 0) seen = read(name, call_options);
     } catch (const Error& error) {
       const bool in_time = BootClock::now() < call_options.deadline;
       // The server answered an earlier request, so it is busy with other clients, not unreachable.

@@ -262,7 +262,7 @@ LeaseRenewer::LeaseRenewer(Store& store, std::vector<Held> held,
 }
 
 LeaseRenewer::~LeaseRenewer() {
-  stop();
+  if (!stop_.raised()) stop();
   if (thread_.joinable()) thread_.join();
 }
 

@@ -42,7 +42,16 @@ SqlResult answer_to(SqlConnection& connection, const std::string& statement) {
   return std::move(results.back());
 }
 
-/// Tries the lock before it asks for settings, because the first lock creates the table.
+/// Whether a setting was reported, and is not off.
+bool is_set(const DatabaseFacts& facts, const std::string& name) {
+  constexpr std::string_view off[] = {"", "0", "off", "OFF", "false"};
+  return std::find(std::begin(off), std::end(off), facts.settings.shown(name)) == std::end(off);
+}
+
+bool takes_no_locks(const DatabaseFacts& facts) {
+  return is_set(facts, "read_only") || is_set(facts, "innodb_read_only");
+}
+
 DatabaseFacts examine_database(const SqlTarget& target, const DoctorOptions& options,
                                const OpenStore& open) {
   DatabaseFacts facts;
@@ -71,31 +80,32 @@ DatabaseFacts examine_database(const SqlTarget& target, const DoctorOptions& opt
   const auto clock_now = [&]() -> std::optional<WallTime> {
     return WallTime(microseconds(number_in(answer_to(*connection, clock).first())));
   };
-  examine(facts, target.shown, clock_now, [&] {
-    const LockKey scratch = scratch_key();
-    facts.trial = try_lock(open, scratch, target.shown);
+  const auto read_settings = [&] {
     for (const char* statement : statements) {
       for (const auto& row : answer_to(*connection, tables + statement).rows) {
         facts.settings.values[row[0].value_or("")] = row[1].value_or("");
       }
     }
+  };
+  examine(facts, target.shown, clock_now, [&] {
+    read_settings();
+    if (takes_no_locks(facts)) return;
+    const LockKey scratch = scratch_key();
+    facts.trial = try_lock(open, scratch, target.shown);
+    read_settings();  // the first lock has created the table
     facts.pooled = facts.settings.text("session") != std::to_string(connection->login_id());
     facts.here = facts.here || facts.settings.text("here") == "true";
-    // A write could block now, as one of the lock may have done.
-    if (!facts.trial->trouble.empty()) return;
-    // The record would stay for a week, because it keeps the fence of the key.
-    connection->query(std::string(dialect.begin_deletes) + "DELETE FROM " +
-                          facts.settings.text("table").value_or("dlock") + " WHERE name = " +
-                          bytes_literal(options.prefix + "k:" + scratch.text, dialect),
-                      short_call());
+    try {
+      // The record would stay for a week, because it keeps the fence of the key.
+      connection->query(std::string(dialect.begin_deletes) + "DELETE FROM " +
+                            facts.settings.text("table").value_or("dlock") + " WHERE name = " +
+                            bytes_literal(options.prefix + "k:" + scratch.text, dialect),
+                        short_call());
+    } catch (const Error&) {
+      // The trial has the reason.
+    }
   });
   return facts;
-}
-
-/// Whether a setting was reported, and is not off.
-bool is_set(const DatabaseFacts& facts, const std::string& name) {
-  constexpr std::string_view off[] = {"", "0", "off", "OFF", "false"};
-  return std::find(std::begin(off), std::end(off), facts.settings.shown(name)) == std::end(off);
 }
 
 /// Whether it is a Galera cluster, or a group in which not only one member takes writes.
@@ -163,7 +173,7 @@ std::string label_of(const DatabaseFacts& facts) {
   if (!persistence.told) return "best effort: whether it keeps what it commits is not known";
   if (persistence.level != Level::ok) return "best effort: a crash may forget the newest locks";
   if (has_several_primaries(facts)) return "best effort: several nodes that can be written";
-  return is_set(facts, "synchronous_standby_names")
+  return is_set(facts, "synchronous_standby_names") && facts.settings.number("sync") != 0
              ? "safe through restarts, and through failovers to a synchronous standby"
              : "safe through restarts, best effort through failovers";
 }
@@ -188,7 +198,7 @@ Findings check_database(const DatabaseFacts& facts) {
       {"engine", true,
        check_versions(engine, {version.substr(0, version.find_first_of("- "))}, least)},
       // After an error here the remaining checks would describe the wrong server.
-      {"role", is_set(facts, "read_only") || is_set(facts, "innodb_read_only"),
+      {"role", takes_no_locks(facts),
        bad(sentence("{}: it takes no locks", facts.mysql ? "read-only" : "a standby"),
            "name the primary in --server"),
        ends},

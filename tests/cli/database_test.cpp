@@ -261,6 +261,17 @@ TEST_OF_DATABASES("database: doctor examines it, tries a lock, and leaves the ta
   CHECK(server.text("SELECT count(*) FROM dlock").starts_with("0"));
 }
 
+TEST_CASE("database: doctor writes nothing to a replica that takes no locks") {
+  if (is_missing<MariaDbServer>()) return;
+  MariaDbServer server;
+  // An administrator may write nevertheless.
+  server.query("SET GLOBAL read_only = 1");
+  const Result report = doctor_at(server.url());
+  CHECK(report.exit_code == 2);
+  CHECK(finding(report, "role").starts_with("error read-only"));
+  CHECK(server.text("SHOW TABLES LIKE 'dlock'") == "");
+}
+
 TEST_CASE("database: a role that only reads by default takes locks, and doctor agrees") {
   if (is_missing<PostgresServer>()) return;
   DatabaseServer& server = empty_database<PostgresServer>();

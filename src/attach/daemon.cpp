@@ -86,28 +86,6 @@ void detach_from_caller() {
   }
 }
 
-}  // namespace
-
-WatchedProcess::WatchedProcess(pid_t pid) : pidfd_(open_pidfd(pid)) {
-  const std::string name = "process " + std::to_string(pid);
-  const auto refuse = [](const std::string& why) { throw Error(ErrorKind::usage, why); };
-  if (pid == getpid()) refuse(name + " is dlock itself, which cannot wait for its own end");
-  if (!pidfd_) {
-    // For a thread that is not the first of its process, the kernel gives EINVAL or ENOENT.
-    if (errno == ESRCH || errno == EINVAL || errno == ENOENT) refuse("there is no " + name);
-    throw_errno("cannot watch " + name + ": pidfd_open");
-  }
-  id_ = process_now(pid);
-  if (!send(0) && errno == EPERM) {
-    refuse(name + " is another user's, and could not be told of a loss");
-  }
-  if (ended()) refuse("there is no " + name + " any more");
-}
-
-bool WatchedProcess::send(int signal) const { return send_signal(pidfd_, signal); }
-
-namespace {
-
 /// How long the daemon repeats releases after the script's end: others may wait for the locks.
 constexpr milliseconds time_after_script{30'000};
 
@@ -313,6 +291,24 @@ void AttachDaemonProcess::see_script_end() {
 }
 
 }  // namespace
+
+WatchedProcess::WatchedProcess(pid_t pid) : pidfd_(open_pidfd(pid)) {
+  const std::string name = "process " + std::to_string(pid);
+  const auto refuse = [](const std::string& why) { throw Error(ErrorKind::usage, why); };
+  if (pid == getpid()) refuse(name + " is dlock itself, which cannot wait for its own end");
+  if (!pidfd_) {
+    // For a thread that is not the first of its process, the kernel gives EINVAL or ENOENT.
+    if (errno == ESRCH || errno == EINVAL || errno == ENOENT) refuse("there is no " + name);
+    throw_errno("cannot watch " + name + ": pidfd_open");
+  }
+  id_ = process_now(pid);
+  if (!send(0) && errno == EPERM) {
+    refuse(name + " is another user's, and could not be told of a loss");
+  }
+  if (ended()) refuse("there is no " + name + " any more");
+}
+
+bool WatchedProcess::send(int signal) const { return send_signal(pidfd_, signal); }
 
 AttachDaemon::AttachDaemon(StorePtr& store, const std::vector<Held>& held,
                            const WatchedProcess& script, int loss_signal)

@@ -23,6 +23,14 @@
 namespace dlock {
 namespace {
 
+constexpr int exec_failed = 127;
+
+/// Whether a child may share this process's memory until it executes: the kernel then copies no
+/// page tables, and no page that the parent writes. A sanitizer would take the two for one thread.
+constexpr bool may_share_memory = raw_syscall_spares_errno && !sanitized;
+
+constexpr std::size_t child_stack_size = 64 * 1024;
+
 /// The search path of the C library if PATH is not set.
 constexpr std::string_view usual_path = "/bin:/usr/bin";
 
@@ -129,18 +137,6 @@ bool Terminal::in_front() const { return tcgetpgrp(fd()) == getpgrp(); }
 void Terminal::reset_modes() const {
   if (modes_ && in_front()) tcsetattr(fd(), TCSANOW, &*modes_);
 }
-
-namespace {
-
-constexpr int exec_failed = 127;
-
-/// Whether a child may share this process's memory until it executes: the kernel then copies no
-/// page tables, and no page that the parent writes. A sanitizer would take the two for one thread.
-constexpr bool may_share_memory = raw_syscall_spares_errno && !sanitized;
-
-constexpr std::size_t child_stack_size = 64 * 1024;
-
-}  // namespace
 
 /// Everything that the child needs between its first instruction and exec. It stays until the child
 /// is reaped, because the child may share this memory with the parent, which runs at the same time.

@@ -17,7 +17,6 @@
 #include "base/wait.hpp"
 
 namespace dlock {
-
 namespace {
 
 constexpr milliseconds longest_freeze{100};

@@ -12,7 +12,6 @@
 #include "base/error.hpp"
 
 namespace dlock {
-
 namespace {
 
 /// Never blocked: these signals report a fault in dlock itself, or cannot be blocked.

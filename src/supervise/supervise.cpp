@@ -6,7 +6,6 @@
 #include "base/wait.hpp"
 
 namespace dlock {
-
 namespace {
 
 using Reason = Ending::Reason;

@@ -70,7 +70,7 @@ class MysqlBackend final : public SqlBackend {
   Snapshot read(const std::string& name, OwnLife* own, const CallOptions& call_options) override {
     prepare(call_options);
     if (own != nullptr && own->waits) take_channel(call_options);
-    Snapshot seen = select(name, call_options);
+    Snapshot seen = with_lives(select(name, call_options), call_options);
     // A holder needs a channel only if others wait for its end.
     const bool is_awaited =
         own != nullptr &&
@@ -78,7 +78,7 @@ class MysqlBackend final : public SqlBackend {
                     [&](const auto& each) { return each != channel_in(own->address); });
     if (is_awaited && channel_.empty()) {
       take_channel(call_options);
-      seen = select(name, call_options);
+      seen = with_lives(select(name, call_options), call_options);
     }
     if (own != nullptr) own->address = has_channel_ ? channel_ + "." + login_id() : "";
     return seen;
@@ -86,12 +86,7 @@ class MysqlBackend final : public SqlBackend {
 
   Snapshot look(const std::string& name, const CallOptions& call_options) override {
     prepare(call_options);
-    const Deadline sent = BootClock::now();
-    const auto results = done(select_record(name), call_options);
-    Snapshot seen =
-        SqlBackend::snapshot_from(*(results.end() - 2), results.back(), sent, call_options);
-    if (untold_channels(seen.text)) seen.lives.reset();
-    return seen;
+    return select(name, call_options);
   }
 
   std::variant<Version, Snapshot> write(const std::string& name, const Snapshot& over,
@@ -122,9 +117,9 @@ class MysqlBackend final : public SqlBackend {
     // Do not retry: the server could carry out the new write after this client has given up.
     if (is_last_try) sleep_until(call_options.deadline, call_options.cancel_fd);
     const bool is_lost = last.error == SqlError::overtaken || last.error == SqlError::row_locked;
-    if (is_lost && !is_last_try) return select(name, call_options);
+    if (is_lost && !is_last_try) return with_lives(select(name, call_options), call_options);
     if (last.failed()) refuse(last);
-    return snapshot_from(*(results.end() - 2), last, sent, call_options);
+    return with_lives(snapshot_from(*(results.end() - 2), last, sent, call_options), call_options);
   }
 
   std::variant<std::string, Wake::Reason> watch(RecordWatch& watch, Deadline until,
@@ -176,20 +171,19 @@ class MysqlBackend final : public SqlBackend {
   Snapshot snapshot_from(const SqlResult& record, const SqlResult& state, Deadline sent,
                          const CallOptions& call_options) override {
     Snapshot seen = SqlBackend::snapshot_from(record, state, sent, call_options);
-    if (const auto channels = untold_channels(seen.text)) {
-      seen.lives = listeners(*channels, call_options);
-    }
-    return seen;
-  }
-
-  /// The channels in the record, unless the request that read it asked for all of them.
-  std::optional<Channels> untold_channels(const std::string& text) {
     Channels channels;
-    add_channels(text, channels);
+    add_channels(seen.text, channels);
     const bool told = std::includes(known_channels_.begin(), known_channels_.end(),
                                     channels.begin(), channels.end());
     known_channels_ = channels.size() > most_channels ? Channels() : channels;
-    return told ? std::nullopt : std::optional(channels);
+    if (!told) seen.lives.reset();
+    return seen;
+  }
+
+  /// Asks for the lives, unless the request that read the record asked for all of them.
+  Snapshot with_lives(Snapshot seen, const CallOptions& call_options) {
+    if (!seen.lives) seen.lives = lives_of({{"", seen}}, call_options);
+    return seen;
   }
 
   std::optional<Lives> lives_of(const std::vector<NamedRecord>& records,

@@ -263,9 +263,10 @@ std::optional<Wake> CasStore::look(const Claim& claim, Deadline until, int cance
   const std::string name = lock_record(claim.key);
   try {
     last_answer_ = backend_->look(name, in_time);
-    OpenRecord record = open(claim.key, claim.token, last_answer_);
-    const bool holds = record.table.find_hold(claim.token) != nullptr;
-    if (!last_answer_.lives && !holds) last_answer_ = read(name, in_time);
+    const auto holds = [&] {
+      return open(claim.key, claim.token, last_answer_).table.find_hold(claim.token) != nullptr;
+    };
+    if (!last_answer_.lives && !holds()) last_answer_ = read(name, in_time);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::unavailable || BootClock::now() < until) throw;
     return Wake{Wake::Reason::due, {}};

@@ -70,7 +70,7 @@ class MysqlBackend final : public SqlBackend {
   Snapshot read(const std::string& name, OwnLife* own, const CallOptions& call_options) override {
     prepare(call_options);
     if (own != nullptr && own->waits) take_channel(call_options);
-    Snapshot seen = with_lives(select(name, call_options), call_options);
+    Snapshot seen = select(name, call_options);
     // A holder needs a channel only if others wait for its end.
     const bool is_awaited =
         own != nullptr &&
@@ -78,10 +78,10 @@ class MysqlBackend final : public SqlBackend {
                     [&](const auto& each) { return each != channel_in(own->address); });
     if (is_awaited && channel_.empty()) {
       take_channel(call_options);
-      seen = with_lives(select(name, call_options), call_options);
+      seen = select(name, call_options);
     }
     if (own != nullptr) own->address = has_channel_ ? channel_ + "." + login_id() : "";
-    return seen;
+    return with_lives(std::move(seen), call_options);
   }
 
   Snapshot look(const std::string& name, const CallOptions& call_options) override {

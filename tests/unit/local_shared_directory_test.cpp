@@ -7,6 +7,7 @@
 #include "local/fence_register_file.hpp"
 #include "local/latch_file.hpp"
 #include "local/wake_fifo.hpp"
+#include "support/eventually.hpp"
 #include "support/privileges.hpp"
 #include "support/process.hpp"
 #include "support/temp_dir.hpp"
@@ -59,7 +60,7 @@ bool usable_by_both(const std::string& path, uid_t first, uid_t second) {
     sleep_for_ever();
   });
   const std::string fifo = path + "/" + of_first.name();
-  for (int i = 0; i < 1000 && access(fifo.c_str(), F_OK) != 0; ++i) usleep(10'000);
+  REQUIRE(eventually([&] { return access(fifo.c_str(), F_OK) == 0; }));
   bool reached = false;
   // The FIFO is closed to others for a moment between its creation and its chmod.
   for (int i = 0; i < 200 && !reached; ++i) {

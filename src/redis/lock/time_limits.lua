@@ -1,4 +1,5 @@
 -- Part 3 of the script that request.lua describes: the time limits of waiting, replies nothing.
+
 -- The lease of a grant by message, until its waiter confirms it. On a single server the command is
 -- running by then, so the lease outlives a hiccup of some seconds. If such a grant expired
 -- unconfirmed within `lapse_memory`, the next waiters may be frozen, too, and get a shorter lease.

@@ -8,6 +8,7 @@
 
 #include "base/clock.hpp"
 #include "lock/claim.hpp"
+#include "lock/lease.hpp"
 
 namespace dlock {
 
@@ -31,13 +32,6 @@ struct Fence {
 struct Ticket {
   std::int64_t value = 0;
   auto operator<=>(const Ticket&) const = default;
-};
-
-/// How long a hold is valid. `valid_until` counts from before the request was sent, less the drift
-/// allowance: after it, another client may hold the key. It is `never` for a hold without a lease.
-struct Lease {
-  milliseconds length{0};
-  Deadline valid_until = never;
 };
 
 /// How many of several servers have a hold.

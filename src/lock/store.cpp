@@ -1,7 +1,5 @@
 #include "lock/store.hpp"
 
-#include <algorithm>
-
 #include "base/text.hpp"
 #include "base/wait.hpp"
 
@@ -28,12 +26,5 @@ bool needs_renewal(Store& store, const Claim& claim) {
 }
 
 CallOptions short_call() { return {later(BootClock::now(), silence_of_a_dead_server), -1}; }
-
-milliseconds drift_allowance(milliseconds lease) { return lease / 100 + milliseconds(2); }
-
-Deadline valid_until(Deadline sent, milliseconds lease) {
-  lease = std::clamp(lease, -longest_span, longest_span);
-  return later(sent, lease - drift_allowance(lease));
-}
 
 }  // namespace dlock

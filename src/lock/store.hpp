@@ -22,13 +22,6 @@ constexpr milliseconds silence_of_a_dead_server{5000};
 /// The options of requests that have no ttl of their own (release, inspect, renew, doctor).
 CallOptions short_call();
 
-/// The accepted range of leases and times in a server's reply, so that sums and differences of them
-/// do not overflow, in nanoseconds as well. A clock that counts since 1970 reaches `latest_time` in
-/// 2255; `earliest_time` allows for a lease that had expired when its clock began.
-constexpr milliseconds longest_span{1'000'000'000'000};
-constexpr microseconds earliest_time = -std::chrono::hours(24 * 366);
-constexpr microseconds latest_time{(1LL << 53) - 1};
-
 /// How to ask for a key.
 struct Ask {
   bool wait = false;               ///< join the queue unless granted
@@ -211,14 +204,6 @@ std::string gone_text(const Store& store, const std::optional<Who>& evicted_by);
 
 /// Whether a hold of this claim needs renewals.
 bool needs_renewal(Store& store, const Claim& claim);
-
-/// The part of a lease that may be lost to clocks of different rates and to rounding: 1 % + 2 ms,
-/// as on the Redlock page
-/// (https://redis.io/docs/latest/develop/use/patterns/distributed-locks/).
-milliseconds drift_allowance(milliseconds lease);
-
-/// The local deadline of a lease that was granted for a request sent at `sent`.
-Deadline valid_until(Deadline sent, milliseconds lease);
 
 /// The largest possible fence: above it, the numbers of Lua (doubles) are not exact.
 constexpr std::int64_t largest_fence = (1LL << 53) - 1;

@@ -16,7 +16,7 @@ weaken(renewal_that_creates tests/reference/redis_table.cpp
   if (own != nullptr && own->inside()) {
     lease = ttl.value_or(own->ttl);")
 
-weaken(lease_from_the_reply src/lock/store.cpp
+weaken(lease_from_the_reply src/lock/lease.cpp
   "later(sent, lease" "later(sent < BootClock::now() ? BootClock::now() : sent, lease")
 
 weaken(half_for_a_majority src/lock/claim.cpp

@@ -13,8 +13,8 @@
 #include "commands/commands.hpp"
 #include "commands/commit_name.hpp"
 #include "config/command_line.hpp"
-#include "config/settings.hpp"
 #include "config/secrets.hpp"
+#include "config/settings.hpp"
 #include "output/log.hpp"
 
 namespace dlock {

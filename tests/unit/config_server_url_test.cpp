@@ -3,8 +3,8 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "config/server_url.hpp"
 #include "config/secrets.hpp"
+#include "config/server_url.hpp"
 #include "unit/config_support.hpp"
 
 namespace dlock {

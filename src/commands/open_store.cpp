@@ -16,7 +16,7 @@
 #include "lock/store.hpp"
 #include "output/log.hpp"
 #include "output/sentences.hpp"
-#include "quorum/node_clients.hpp"
+#include "quorum/node_threads.hpp"
 #include "quorum/quorum_store.hpp"
 #include "redis/cluster_router.hpp"
 #include "redis/redis_connection.hpp"

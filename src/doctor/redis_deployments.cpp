@@ -5,7 +5,7 @@
 #include "base/text.hpp"
 #include "doctor/checks.hpp"
 #include "redis/cluster_router.hpp"
-#include "redis/protocol_text.hpp"
+#include "redis/entry_format.hpp"
 #include "redis/redis_connection.hpp"
 #include "redis/reply.hpp"
 

@@ -1,7 +1,5 @@
 #include "doctor/rights.hpp"
 
-#include <cctype>
-
 #include "base/text.hpp"
 #include "doctor/checks.hpp"
 #include "sql/sql_backend.hpp"

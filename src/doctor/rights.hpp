@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "doctor/doctor.hpp"
-#include "redis/protocol_text.hpp"
+#include "redis/entry_format.hpp"
 #include "redis/redis_connection.hpp"
 
 namespace dlock {

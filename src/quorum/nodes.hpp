@@ -11,8 +11,8 @@
 #include <variant>
 #include <vector>
 
-#include "quorum/node_clients.hpp"
-#include "quorum/quorum_hold.hpp"
+#include "quorum/hold_state.hpp"
+#include "quorum/node_threads.hpp"
 
 namespace dlock {
 

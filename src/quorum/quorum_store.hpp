@@ -9,8 +9,8 @@
 
 #include "base/wait.hpp"
 #include "lock/store.hpp"
+#include "quorum/hold_state.hpp"
 #include "quorum/nodes.hpp"
-#include "quorum/quorum_hold.hpp"
 
 namespace dlock {
 

@@ -1,8 +1,7 @@
-#include "quorum/quorum_hold.hpp"
+#include "quorum/hold_state.hpp"
 
 #include <algorithm>
 #include <map>
-#include <string>
 #include <utility>
 
 namespace dlock {

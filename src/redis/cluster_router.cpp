@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "redis/protocol_text.hpp"
+#include "redis/entry_format.hpp"
 #include "redis/reply.hpp"
 
 namespace dlock {

@@ -6,7 +6,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "lock/store.hpp"
-#include "redis/protocol_text.hpp"
+#include "redis/entry_format.hpp"
 
 namespace dlock {
 

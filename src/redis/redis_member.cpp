@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "redis/protocol_text.hpp"
+#include "redis/entry_format.hpp"
 
 namespace dlock {
 namespace {

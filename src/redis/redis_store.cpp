@@ -5,9 +5,9 @@
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "base/text.hpp"
+#include "redis/entry_format.hpp"
 #include "redis/latch_script.hpp"
 #include "redis/lock_script.hpp"
-#include "redis/protocol_text.hpp"
 #include "redis/record_max_script.hpp"
 #include "redis/reply.hpp"
 

@@ -11,7 +11,7 @@
 #include "lock/grant.hpp"
 #include "lock/latch.hpp"
 #include "lock/member.hpp"
-#include "redis/protocol_text.hpp"
+#include "redis/entry_format.hpp"
 #include "redis/redis_client.hpp"
 
 namespace dlock {

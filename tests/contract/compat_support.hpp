@@ -6,7 +6,7 @@
 
 #include "compat/compat_store.hpp"
 #include "contract/engines.hpp"
-#include "quorum/node_clients.hpp"
+#include "quorum/node_threads.hpp"
 #include "quorum/quorum_store.hpp"
 #include "support/fault_proxy.hpp"
 #include "support/resp.hpp"

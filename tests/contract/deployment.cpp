@@ -12,7 +12,7 @@
 #include "base/error.hpp"
 #include "contract/engines.hpp"
 #include "doctor/rights.hpp"
-#include "quorum/node_clients.hpp"
+#include "quorum/node_threads.hpp"
 #include "quorum/quorum_store.hpp"
 #include "redis/redis_connection.hpp"
 #include "redis/redis_store.hpp"

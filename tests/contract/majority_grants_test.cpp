@@ -16,7 +16,7 @@
 #include "contract/engines.hpp"
 #include "lock/release.hpp"
 #include "lock/store.hpp"
-#include "quorum/node_clients.hpp"
+#include "quorum/node_threads.hpp"
 #include "quorum/quorum_store.hpp"
 #include "redis/redis_store.hpp"
 #include "support/exchanges.hpp"

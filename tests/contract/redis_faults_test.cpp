@@ -6,7 +6,7 @@
 #include "base/error.hpp"
 #include "contract/engines.hpp"
 #include "lock/release.hpp"
-#include "redis/protocol_text.hpp"
+#include "redis/entry_format.hpp"
 #include "support/fault_proxy.hpp"
 #include "support/resp.hpp"
 

@@ -8,7 +8,7 @@
 #include "base/text.hpp"
 #include "fuzz/fuzz.hpp"
 #include "redis/cluster_router.hpp"
-#include "redis/protocol_text.hpp"
+#include "redis/entry_format.hpp"
 #include "redis/redis_store.hpp"
 #include "redis/reply.hpp"
 

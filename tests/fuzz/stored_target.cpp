@@ -6,7 +6,7 @@
 #include "cas/open_record.hpp"
 #include "fuzz/fuzz.hpp"
 #include "redis/cluster_router.hpp"
-#include "redis/protocol_text.hpp"
+#include "redis/entry_format.hpp"
 #include "rule/table_format.hpp"
 
 namespace dlock::fuzz {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "quorum/node_clients.hpp"
+#include "quorum/node_threads.hpp"
 #include "simulator/network.hpp"
 #include "simulator/process.hpp"
 #include "support/exchanges.hpp"

@@ -16,7 +16,7 @@ weaken(renewal_that_creates tests/reference/redis_table.cpp
   if (own != nullptr && own->inside()) {
     lease = ttl.value_or(own->ttl);")
 
-weaken(lease_from_the_reply src/lock/lease.cpp
+weaken(lease_from_the_reply src/lock/lease_validity.cpp
   "later(sent, lease" "later(sent < BootClock::now() ? BootClock::now() : sent, lease")
 
 weaken(half_for_a_majority src/lock/claim.cpp
@@ -25,7 +25,7 @@ weaken(half_for_a_majority src/lock/claim.cpp
 weaken(readers_beside_seats tests/reference/redis_table.cpp
   "return apart(limit, hold.limit);" "return apart(hold.limit, hold.limit);")
 
-weaken(votes_not_released src/quorum/quorum_hold.cpp
+weaken(votes_not_released src/quorum/hold_state.cpp
   "std::vector<NodeCall> QuorumHold::release_requests(Deadline now) {"
   "std::vector<NodeCall> QuorumHold::release_requests(Deadline now) {
   if (needed_ > 0) return {};")
@@ -36,7 +36,7 @@ weaken(nothing_given_back src/lock/acquire.cpp
 
 weaken(clock_that_stops_in_a_suspend src/base/clock.cpp "CLOCK_BOOTTIME" "CLOCK_MONOTONIC")
 
-weaken(fence_not_stored src/quorum/quorum_hold.cpp
+weaken(fence_not_stored src/quorum/hold_state.cpp
   "acquired || vote.fence == fence;" "acquired || vote.fence <= fence;")
 
 weaken(fence_without_clock tests/reference/redis_table.cpp
@@ -49,9 +49,9 @@ weaken(tickets_of_the_wall_clock src/quorum/quorum_store.cpp
 
 weaken(no_restart_guard tests/reference/redis_table.cpp
   "if (now_.quarantine > microseconds(0) && verdict" "if (now_.quarantine < microseconds(0) && verdict")
-weaken(no_restart_guard src/quorum/quorum_hold.cpp
+weaken(no_restart_guard src/quorum/hold_state.cpp
   "vote.quarantined_for = reply.standing.quarantined_for;" "")
 
-weaken(lock_that_is_never_whole_again src/quorum/quorum_hold.cpp
+weaken(lock_that_is_never_whole_again src/quorum/hold_state.cpp
   "(state == State::gone && acquired && is_complete)"
   "(state == State::gone && !acquired && is_complete)")

@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "quorum/node_clients.hpp"
+#include "quorum/node_threads.hpp"
 
 namespace dlock::test {
 

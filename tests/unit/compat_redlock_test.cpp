@@ -10,7 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/wait.hpp"
-#include "quorum/node_clients.hpp"
+#include "quorum/node_threads.hpp"
 #include "quorum/quorum_store.hpp"
 #include "unit/rule_support.hpp"
 

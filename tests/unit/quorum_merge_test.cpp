@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "quorum/quorum_hold.hpp"
+#include "quorum/hold_state.hpp"
 
 namespace dlock {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "redis/protocol_text.hpp"
+#include "redis/entry_format.hpp"
 #include "redis/reply.hpp"
 
 namespace dlock {

@@ -1,5 +1,5 @@
 -- The whole protocol of one lock, run inside the server: every operation reads and changes the
--- lock's keys in one step. The client's half is redis_store.cpp and protocol_text.cpp. The files of
+-- lock's keys in one step. The client's half is redis_store.cpp and entry_format.cpp. The files of
 -- this folder become one script, in the order that CMakeLists.txt names them. Each file says at its
 -- top which part it is. This one is part 1 and lists the KEYS, ARGV and replies of the whole.
 --

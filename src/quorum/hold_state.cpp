@@ -1,4 +1,4 @@
-#include "quorum/quorum_hold.hpp"
+#include "quorum/hold_state.hpp"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "quorum/node_clients.hpp"
+#include "quorum/node_threads.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -1,4 +1,4 @@
-#include "redis/protocol_text.hpp"
+#include "redis/entry_format.hpp"
 
 #include <algorithm>
 #include <string>

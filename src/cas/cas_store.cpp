@@ -46,26 +46,13 @@ OpenRecord CasStore::open(const LockKey& key, const Token& self, const Snapshot&
   return {key, self, seen, backend_->name()};
 }
 
-/// Refuses a client that is new to a record which is nearly full. Renewals and hand-overs make the
-/// record longer, too, and a holder must not lose its lease because others wait. Waiters have half
-/// of the room: a grant to all of them writes a message for each. New holders have three quarters,
-/// so that a holder can re-enter while the queue is full.
-void CasStore::check_room(const OpenRecord& record, const LockKey& key, std::size_t bytes) const {
-  const std::size_t room = backend_->largest_record() / 4 * record.quarters_allowed();
-  if (bytes <= room) return;
-  throw_unavailable(backend_->name() + ": too many clients hold " + escaped(key.text) +
-                        " or wait for it (" + std::to_string(bytes) + " of " +
-                        std::to_string(room) + " bytes): try again later",
-                    Cause::other_reply);
-}
-
 Snapshot CasStore::change(const Change& how, const Try& attempt) {
   const std::string name = lock_record(how.key);
   const auto make = [&](const Snapshot& seen, bool unsure) -> std::optional<Update> {
     OpenRecord record = open(how.key, how.self, seen);
     bool must = attempt(record, unsure);
     Update update = record.update();
-    check_room(record, how.key, update.text.size());
+    record.check_room(update.text.size(), *backend_);
     begin_life(record, seen, how, update);
     must = must || (leases_ != nullptr && !update.begun.empty());
     if (!must && !record.changed()) return std::nullopt;

@@ -86,7 +86,6 @@ class CasStore final : public Store, public FenceRegister, public Latches {
   OpenRecord open(const LockKey& key, const Token& self, const Snapshot& seen) const;
   Snapshot first_read(const Change& how, const std::string& name);
   void await_turn(const Claim& claim, const CallOptions& call_options) const;
-  void check_room(const OpenRecord& record, const LockKey& key, std::size_t bytes) const;
 
   std::string lock_record(const LockKey& key) const { return prefix_ + "k:" + key.text; }
   std::string latch_record(const LockKey& key) const { return prefix_ + "latch:" + key.text; }

@@ -149,13 +149,26 @@ bool OpenRecord::ends_by_life(const Token& token) {
   return entries_live() && is_bare && table.queue.empty() && table.holds.size() > crowd;
 }
 
-std::size_t OpenRecord::quarters_allowed() const {
+/// Refuses a client that is new to a record which is nearly full. Renewals and hand-overs make the
+/// record longer, too, and a holder must not lose its lease because others wait. Waiters have half
+/// of the room: a grant to all of them writes a message for each. New holders have three quarters,
+/// so that a holder can re-enter while the queue is full.
+void OpenRecord::check_room(std::size_t bytes, const CasBackend& backend) const {
   const auto has_own = [&](const auto& entries) {
     return std::any_of(entries.begin(), entries.end(),
                        [&](const auto& entry) { return entry.token == self_; });
   };
-  if (has_own(before_.holds) || has_own(before_.queue)) return 4;
-  return has_own(table.queue) ? 2 : has_own(table.holds) ? 3 : 4;
+  const bool is_new = !has_own(before_.holds) && !has_own(before_.queue);
+  const std::size_t quarters = !is_new                ? 4
+                               : has_own(table.queue) ? 2
+                               : has_own(table.holds) ? 3
+                                                      : 4;
+  const std::size_t room = backend.largest_record() / 4 * quarters;
+  if (bytes <= room) return;
+  throw_unavailable(backend.name() + ": too many clients hold " + escaped(key_.text) +
+                        " or wait for it (" + std::to_string(bytes) + " of " +
+                        std::to_string(room) + " bytes): try again later",
+                    Cause::other_reply);
 }
 
 std::int64_t OpenRecord::lease_of(const Token& token) const {

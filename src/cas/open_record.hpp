@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cas/cas_backend.hpp"
-#include "rule/lock_table.hpp"
+#include "rule/admission.hpp"
 
 namespace dlock {
 
@@ -34,9 +34,8 @@ class OpenRecord final : public WaiterNotifier {
   /// Whether the end of the token's life is enough to release its hold: nobody waits for the slot,
   /// and no min-hold follows. This saves a write of a record that many clients write.
   bool ends_by_life(const Token& token);
-  /// How many quarters of the largest record this request may fill: two for a new waiter, three for
-  /// a new holder, four for a client that is in the record already.
-  std::size_t quarters_allowed() const;
+  /// Throws Error{unavailable} if the record, of `bytes` now, has no room for this request.
+  void check_room(std::size_t bytes, const CasBackend& backend) const;
   /// The lease of the token's life in the record that was read; 0: the token has no life.
   std::int64_t lease_of(const Token& token) const;
   /// Whether an entry names the client whose life is `id`.

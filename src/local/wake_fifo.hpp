@@ -8,7 +8,7 @@
 
 #include "base/fd.hpp"
 #include "local/directory.hpp"
-#include "rule/lock_table.hpp"
+#include "rule/admission.hpp"
 
 namespace dlock {
 

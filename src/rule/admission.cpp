@@ -245,4 +245,57 @@ std::optional<microseconds> TableTransaction::earliest_end() const {
   return earliest;
 }
 
+std::variant<Granted, Refused> LockTable::acquire(const Claim& claim, const Ask& ask,
+                                                  const HolderIdentity& backing, Now now,
+                                                  WaiterNotifier& wakes) {
+  TableTransaction op(*this, now, wakes, claim.token);
+  using Kind = TableTransaction::Verdict::Kind;
+  const auto granted = [&] {
+    const HoldEntry* own = find_hold(claim.token);
+    return Granted{own->fence, own->lease};
+  };
+  const auto refuse = [&](Refusal::Reason why) {
+    op.unqueue(claim.token);
+    op.admit_waiters();
+    return op.refused(why);
+  };
+  if (HoldEntry* own = find_hold(claim.token)) {
+    if (!own->inside()) return refuse(Refusal::Reason::gone);
+    own->ttl = claim.ttl;
+    op.confirm(*own, claim.ttl);
+    op.unqueue(claim.token);
+    op.admit_waiters();
+    return granted();
+  }
+  if (claim.latest && op.is_superseded(ask.ticket, claim.owner))
+    return refuse(Refusal::Reason::superseded);
+  const WaiterEntry asker = waiter_of(claim, backing, op.now());
+  const auto verdict = op.rule(claim.owner, claim.limit);
+  if (verdict.kind == Kind::enters) {
+    op.admit(asker, verdict, Flag::held, claim.ttl, op.fence_for(verdict));
+    op.admit_waiters();
+    return granted();
+  }
+  if (verdict.kind == Kind::upgrade) return refuse(Refusal::Reason::upgrade);
+  const auto ticket = claim.latest ? op.newest_ticket(ask.ticket) : ask.ticket;
+  if (ask.wait && (!queue.empty() || verdict.kind == Kind::full)) {
+    op.join(asker, ticket);
+    if (claim.latest) op.supersede(asker, find_waiter(claim.token)->ticket);
+  }
+  op.grant_waiters();
+  if (find_hold(claim.token) == nullptr && queue.empty()) {
+    const auto now_free = op.rule(claim.owner, claim.limit);
+    if (now_free.kind == Kind::fits) {
+      op.admit(asker, now_free, Flag::held, claim.ttl, op.fence_for(now_free));
+      if (claim.latest) op.supersede(asker, *ticket);
+    }
+  }
+  op.notify_next();
+  if (find_hold(claim.token) != nullptr) return granted();
+  // This request may have granted the key to its owner in another mode.
+  const bool waits = find_waiter(claim.token) != queue.end();
+  const bool is_upgrade = !waits && op.rule(claim.owner, claim.limit).kind == Kind::upgrade;
+  return op.refused(is_upgrade ? Refusal::Reason::upgrade : Refusal::Reason::held);
+}
+
 }  // namespace dlock

@@ -1,10 +1,30 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 
 #include "rule/lock_table.hpp"
 
 namespace dlock {
+
+/// Notifies the waiters of an engine.
+class WaiterNotifier {
+ public:
+  virtual ~WaiterNotifier() = default;
+  /// Sends a message to one waiter; false if its process no longer listens: the waiter then leaves
+  /// the queue.
+  virtual bool wake(const WaiterEntry& waiter, const Message& message) = 0;
+  /// How many of the first waiters must know when the obstacle ends, and how many get a message if
+  /// one of them does not know.
+  struct WakeWindow {
+    std::size_t know = 3;  ///< a single one might die unnoticed
+    std::size_t told = 8;  ///< enough that most hand-overs wake only the waiter that gets the lock
+  };
+  virtual WakeWindow first_few() const { return {}; }
+  /// The lease of a grant by message, until its waiter confirms it. If the waiter's command may run
+  /// before the confirmation, the lease must outlast a hiccup of some seconds.
+  virtual milliseconds provisional_lease() const { return milliseconds(6000); }
+};
 
 /// One request on a table, with the steps that every kind of request does before and after its own.
 class TableTransaction {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "base/process.hpp"
+#include "base/process_identity.hpp"
 #include "lock/claim.hpp"
 #include "lock/grant.hpp"
 #include "lock/store.hpp"
@@ -88,24 +88,7 @@ struct NextMessage {
 };
 using Message = std::variant<GrantMessage, NextMessage>;
 
-/// Notifies the waiters of an engine.
-class WaiterNotifier {
- public:
-  virtual ~WaiterNotifier() = default;
-  /// Sends a message to one waiter; false if its process no longer listens: the waiter then leaves
-  /// the queue.
-  virtual bool wake(const WaiterEntry& waiter, const Message& message) = 0;
-  /// How many of the first waiters must know when the obstacle ends, and how many get a message if
-  /// one of them does not know.
-  struct WakeWindow {
-    std::size_t know = 3;  ///< a single one might die unnoticed
-    std::size_t told = 8;  ///< enough that most hand-overs wake only the waiter that gets the lock
-  };
-  virtual WakeWindow first_few() const { return {}; }
-  /// The lease of a grant by message, until its waiter confirms it. If the waiter's command may run
-  /// before the confirmation, the lease must outlast a hiccup of some seconds.
-  virtual milliseconds provisional_lease() const { return milliseconds(6000); }
-};
+class WaiterNotifier;
 
 /// The newest claim that asked with Claim::latest.
 struct LatestClaim {

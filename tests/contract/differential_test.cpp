@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "redis/entry_format.hpp"
 #include "redis/lock_script.hpp"
-#include "redis/protocol_text.hpp"
 #include "redis/redis_connection.hpp"
 #include "reference/redis_table.hpp"
 #include "support/chance.hpp"

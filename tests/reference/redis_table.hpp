@@ -9,7 +9,7 @@
 #include "lock/claim.hpp"
 #include "lock/grant.hpp"
 #include "lock/store.hpp"
-#include "rule/lock_table.hpp"
+#include "rule/admission.hpp"
 
 namespace dlock::reference {
 

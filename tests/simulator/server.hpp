@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "quorum/node_clients.hpp"
+#include "quorum/node_threads.hpp"
 #include "reference/redis_table.hpp"
 #include "simulator/world.hpp"
 

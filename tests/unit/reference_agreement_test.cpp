@@ -4,7 +4,7 @@
 // reference table, which is compared with the Redis script, and to the lock table. Every answer,
 // every message and the whole state must be equal.
 
-#include "rule/lock_table.hpp"
+#include "rule/admission.hpp"
 
 #include <doctest/doctest.h>
 

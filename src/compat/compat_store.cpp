@@ -16,36 +16,6 @@
 namespace dlock {
 namespace {
 
-/// The 128 random bits of a token as 32 hex digits; empty if new_token() did not make the token.
-std::string random_part(const Token& token) {
-  constexpr std::size_t hex_digits_of_a_token = 32;
-  const std::string digits = token.text.substr(token.text.rfind(':') + 1);
-  const bool is_hex = digits.size() == hex_digits_of_a_token &&
-                      digits.find_first_not_of("0123456789abcdef") == std::string::npos;
-  return is_hex ? digits : "";
-}
-
-/// 22 characters of base64url for 32 hex digits.
-std::string base64url_of(std::string digits) {
-  constexpr std::string_view letters =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-  constexpr std::size_t digits_of_two_letters = 3;
-  constexpr unsigned values_of_a_letter = 64;
-  digits += '0';
-  std::string out;
-  for (std::size_t i = 0; i < digits.size(); i += digits_of_two_letters) {
-    const auto value = std::stoul(digits.substr(i, digits_of_two_letters), nullptr, 16);
-    out += letters[value / values_of_a_letter];
-    out += letters[value % values_of_a_letter];
-  }
-  return out;
-}
-
-std::string uuid_of(std::string digits) {
-  for (const std::size_t at : {20U, 16U, 12U, 8U}) digits.insert(at, "-");
-  return digits;
-}
-
 /// Describes a hash that is not a plain lock of Redisson.
 const char* fault_of(const Fields& fields) {
   for (const auto& [field, value] : fields) {
@@ -93,17 +63,6 @@ void LockDriver::check_name(const LockKey& key) const {
                              "braces, or a pair with text between them"
                            : "two keys of python-redis-lock share a slot only where a part of "
                              "the name stands in braces"));
-}
-
-HoldMark LockDriver::mark_of(const Token& token) const {
-  const std::string digits = random_part(token);
-  // This text cannot name a hold.
-  if (digits.empty()) return {"no hold: " + token.text, "no hold: " + token.text};
-  std::string name = base64url_of(digits);
-  if (layout_.kind() == LayoutKind::redisson) name = uuid_of(digits) + ":1";
-  if (!layout_.row->dated) return {name, name};
-  const std::string end = ":" + uuid_of(digits);
-  return {"ADDED:" + iso8601(wall_now()) + "@" + this_process("", "").host + end, end};
 }
 
 ScriptRun LockDriver::run(const char* operation, const std::string& key, const HoldMark& mark,
@@ -224,7 +183,7 @@ Answer CompatStore::acquire(const Claim& claim, const Ask& ask, const CallOption
   Hold& hold = hold_of(claim);
   // Each request makes the mark anew: a dated value says when the lock was taken, not when the wait
   // began.
-  hold.mark = driver_.mark_of(claim.token);
+  hold.mark = driver_.layout().mark_of(claim.token);
   const auto sent = BootClock::now();
   Try last = take(claim, hold.mark, call_options);
   // A release between the read and the start of listening would wake no waiter, so ask again.
@@ -248,7 +207,7 @@ Answer CompatStore::acquire(const Claim& claim, const Ask& ask, const CallOption
 
 CompatStore::Hold& CompatStore::hold_of(const Claim& claim) {
   const auto [found, is_new] = holds_.try_emplace({claim.key, claim.token});
-  if (is_new) found->second.mark = driver_.mark_of(claim.token);
+  if (is_new) found->second.mark = driver_.layout().mark_of(claim.token);
   return found->second;
 }
 
@@ -307,7 +266,7 @@ ReleaseResult CompatStore::release(const Claim& claim, const ReleaseOptions& how
   driver_.check_name(key);
   const bool is_known = holds_.contains({key, claim.token});
   if (is_known && !servers_->was_reached()) return {};
-  Hold hold = is_known ? hold_of(claim) : Hold{driver_.mark_of(claim.token)};
+  Hold hold = is_known ? hold_of(claim) : Hold{driver_.layout().mark_of(claim.token)};
   const milliseconds rest = hold.floor - passed_since(hold.granted_at);
   const bool keeps = hold.is_granted && how.mode == ReleaseMode::normal && rest > milliseconds(0);
   const std::string name = driver_.key_of(key);

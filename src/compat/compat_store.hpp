@@ -17,13 +17,6 @@
 
 namespace dlock {
 
-/// The name of a hold in its key, and the part by which a client with only the token finds it
-/// again.
-struct HoldMark {
-  std::string written;  ///< the value, the field or the member
-  std::string proof;    ///< renewals and releases compare this: all of `written`, or its end
-};
-
 /// How the libraries of one layout store a lock: the requests that take, renew and release it, and
 /// the meaning of their replies. Each hold has a name of its own, so a take may be repeated. A
 /// driver has no state besides its layout; CompatStore uses it.
@@ -36,7 +29,6 @@ class LockDriver {
   std::string key_of(const LockKey& key) const { return layout_.key_of(key); }
   /// Throws Error{usage} if this layout cannot store a key of this name here.
   void check_name(const LockKey& key) const;
-  HoldMark mark_of(const Token& token) const;
 
   /// One run of the layout's script (src/compat/scripts). The operations: `take`; `renew`;
   /// `release`, which notifies the library's waiters; `keep`, a renewal in place of a release,

@@ -72,6 +72,36 @@ std::string beside(const std::string& key, const std::string& prefix) {
   return prefix + (has_brace ? ":" + key : ":{" + key + "}");
 }
 
+/// The 128 random bits of a token as 32 hex digits; empty if new_token() did not make the token.
+std::string random_part(const Token& token) {
+  constexpr std::size_t hex_digits_of_a_token = 32;
+  const std::string digits = token.text.substr(token.text.rfind(':') + 1);
+  const bool is_hex = digits.size() == hex_digits_of_a_token &&
+                      digits.find_first_not_of("0123456789abcdef") == std::string::npos;
+  return is_hex ? digits : "";
+}
+
+/// 22 characters of base64url for 32 hex digits.
+std::string base64url_of(std::string digits) {
+  constexpr std::string_view letters =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+  constexpr std::size_t digits_of_two_letters = 3;
+  constexpr unsigned values_of_a_letter = 64;
+  digits += '0';
+  std::string out;
+  for (std::size_t i = 0; i < digits.size(); i += digits_of_two_letters) {
+    const auto value = std::stoul(digits.substr(i, digits_of_two_letters), nullptr, 16);
+    out += letters[value / values_of_a_letter];
+    out += letters[value % values_of_a_letter];
+  }
+  return out;
+}
+
+std::string uuid_of(std::string digits) {
+  for (const std::size_t at : {20U, 16U, 12U, 8U}) digits.insert(at, "-");
+  return digits;
+}
+
 }  // namespace
 
 std::span<const LayoutRow> layouts() { return layout_table; }
@@ -101,6 +131,17 @@ std::vector<std::string> Layout::release_channels(const std::string& key) const 
   // Spring Integration up to 6.4.7, and 6.5.0 to 6.5.2, listens to one channel for all keys.
   const std::string of_all_keys = part + "-channel";
   return {of_all_keys + ":" + key, of_all_keys};
+}
+
+HoldMark Layout::mark_of(const Token& token) const {
+  const std::string digits = random_part(token);
+  // This text cannot name a hold.
+  if (digits.empty()) return {"no hold: " + token.text, "no hold: " + token.text};
+  std::string name = base64url_of(digits);
+  if (kind() == LayoutKind::redisson) name = uuid_of(digits) + ":1";
+  if (!row->dated) return {name, name};
+  const std::string end = ":" + uuid_of(digits);
+  return {"ADDED:" + iso8601(wall_now()) + "@" + this_process("", "").host + end, end};
 }
 
 bool Layout::may_be_redlock() const {

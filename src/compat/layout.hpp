@@ -42,6 +42,13 @@ struct LayoutRow {
 /// All names, in the order of the manual.
 std::span<const LayoutRow> layouts();
 
+/// The name of a hold in its key, and the part by which a client with only the token finds it
+/// again.
+struct HoldMark {
+  std::string written;  ///< the value, the field or the member
+  std::string proof;    ///< renewals and releases compare this: all of `written`, or its end
+};
+
 /// The keys of another library, as --compat names them.
 struct Layout {
   const LayoutRow* row = nullptr;
@@ -57,6 +64,8 @@ struct Layout {
   std::vector<std::string> keys_of_lock(const std::string& key) const;
   /// The channels on which the library announces a release of `key`; empty if it has none.
   std::vector<std::string> release_channels(const std::string& key) const;
+  /// The name of the hold of this token; if the layout is dated, with the time of this call.
+  HoldMark mark_of(const Token& token) const;
   /// Whether libraries of this layout can use a majority of independent servers.
   bool may_be_redlock() const;
 };

@@ -5,6 +5,7 @@
 
 #include "base/wait.hpp"
 #include "lock/release.hpp"
+#include "output/sentences.hpp"
 
 namespace dlock {
 namespace {

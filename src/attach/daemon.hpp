@@ -3,11 +3,10 @@
 #include <sys/types.h>
 
 #include <cstddef>
-#include <string>
 #include <vector>
 
 #include "base/fd.hpp"
-#include "base/process.hpp"
+#include "base/process_identity.hpp"
 #include "base/wait.hpp"
 #include "lock/lease_renewer.hpp"
 #include "lock/store.hpp"

@@ -10,6 +10,7 @@
 #include "base/wait.hpp"
 #include "commands/lock_acquirer.hpp"
 #include "lock/release.hpp"
+#include "output/sentences.hpp"
 
 namespace dlock {
 namespace {

@@ -1,8 +1,6 @@
-#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
 
 #include "base/duration.hpp"

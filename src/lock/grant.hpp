@@ -8,7 +8,7 @@
 
 #include "base/clock.hpp"
 #include "lock/claim.hpp"
-#include "lock/lease.hpp"
+#include "lock/lease_validity.hpp"
 
 namespace dlock {
 

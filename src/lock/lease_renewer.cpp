@@ -13,7 +13,6 @@
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
-#include "base/text.hpp"
 #include "base/thread.hpp"
 #include "base/wait.hpp"
 
@@ -238,12 +237,6 @@ Deadline RenewalSchedule::safe_until() const {
 bool RenewalSchedule::confirmed() const {
   return std::all_of(leases_.begin(), leases_.end(),
                      [](const Upkept& lease) { return lease.held.grant.confirmed; });
-}
-
-milliseconds usual_grace(milliseconds ttl) { return std::min(milliseconds(5000), ttl / 3); }
-
-std::string lost_text(const LockKey& key, const std::string& reason) {
-  return "lost " + escaped(key.text) + ": " + reason;
 }
 
 LeaseRenewer::LeaseRenewer(Store& store, std::vector<Held> held,

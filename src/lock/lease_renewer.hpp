@@ -189,10 +189,4 @@ class LeaseRenewer {
   std::thread thread_;          ///< last: it starts when all other members exist
 };
 
-/// The default grace: the time that a command gets to stop before its lease may expire.
-milliseconds usual_grace(milliseconds ttl);
-
-/// `lost nightly: REASON`, for users.
-std::string lost_text(const LockKey& key, const std::string& reason);
-
 }  // namespace dlock

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/process.hpp"
 #include "base/text.hpp"
 
 namespace dlock {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/process.hpp"
+#include "base/process_identity.hpp"
 #include "lock/claim.hpp"
 
 namespace dlock {

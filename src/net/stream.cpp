@@ -9,7 +9,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <span>
 #include <utility>
 
 #include "base/error.hpp"

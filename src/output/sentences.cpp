@@ -191,6 +191,10 @@ std::string not_held_by_token_text(const LockKey& key, const std::optional<Who>&
   return begin + "it was released or evicted, or its lease has expired";
 }
 
+std::string lost_text(const LockKey& key, const std::string& reason) {
+  return "lost " + escaped(key.text) + ": " + reason;
+}
+
 std::string arrivals_text(const LatchState& state) {
   return std::to_string(state.arrived) + " of " + std::to_string(state.count) + " have arrived";
 }

@@ -38,6 +38,9 @@ std::string waiting_in_vain_text(const LockKey& key, milliseconds waited, const 
 /// `nightly is not held by this token: …`, for a client that renews or releases.
 std::string not_held_by_token_text(const LockKey& key, const std::optional<Who>& evicted_by);
 
+/// `lost nightly: REASON`.
+std::string lost_text(const LockKey& key, const std::string& reason);
+
 /// `2 of 4 have arrived`, and `build: 2 of 4 have arrived`.
 std::string arrivals_text(const LatchState& state);
 std::string latch_text(const LockKey& key, const LatchState& state);

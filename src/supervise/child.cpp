@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
-#include <utility>
 
 #include "base/error.hpp"
 #include "base/process.hpp"
@@ -27,7 +26,7 @@ constexpr int exec_failed = 127;
 
 /// Whether a child may share this process's memory until it executes: the kernel then copies no
 /// page tables, and no page that the parent writes. A sanitizer would take the two for one thread.
-constexpr bool may_share_memory = raw_syscall_spares_errno && !sanitized;
+constexpr bool may_share_memory = raw_syscall_spares_errno && !DLOCK_SANITIZED;
 
 constexpr std::size_t child_stack_size = 64 * 1024;
 

@@ -6,7 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -14,6 +13,7 @@
 #include <utility>
 
 #include "base/clock.hpp"
+#include "base/process.hpp"
 #include "base/wait.hpp"
 
 namespace dlock {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/fd.hpp"
-#include "base/process.hpp"
+#include "base/process_identity.hpp"
 #include "supervise/signals.hpp"
 
 namespace dlock {

@@ -2,7 +2,6 @@
 
 #include <csignal>
 #include <optional>
-#include <string>
 
 #include "base/wait.hpp"
 

@@ -15,6 +15,7 @@
 
 #include "base/error.hpp"
 #include "base/process.hpp"
+#include "base/process_identity.hpp"
 #include "base/wait.hpp"
 #include "supervise/process_tree.hpp"
 

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/process.hpp"
+#include "base/process_identity.hpp"
 #include "base/wait.hpp"
 #include "local/dead_holders.hpp"
 #include "local/directory.hpp"

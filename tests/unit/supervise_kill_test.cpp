@@ -8,6 +8,7 @@
 
 #include "base/clock.hpp"
 #include "base/process.hpp"
+#include "base/process_identity.hpp"
 #include "supervise/process_tree.hpp"
 #include "support/eventually.hpp"
 #include "support/process.hpp"

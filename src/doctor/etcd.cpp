@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "base/duration.hpp"
 #include "base/text.hpp"
 #include "doctor/checks.hpp"
 

@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <cstring>
 #include <thread>
-#include <type_traits>
 #include <utility>
 
 #include "base/fd.hpp"

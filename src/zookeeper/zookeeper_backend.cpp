@@ -1,7 +1,6 @@
 #include "zookeeper/zookeeper_backend.hpp"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "base/error.hpp"

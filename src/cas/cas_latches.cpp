@@ -1,9 +1,7 @@
 #include <algorithm>
 
-#include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
-#include "base/text.hpp"
 #include "base/wait.hpp"
 #include "cas/cas_store.hpp"
 
@@ -17,8 +15,6 @@ constexpr std::string_view arrival_text = "dlock-arrival 1\n";
 constexpr std::size_t generation_bytes = 16;
 /// One in this many arrivals sweeps up to 50 old ones: about three for each new one.
 constexpr int arrivals_per_sweep = 16;
-
-constexpr std::string_view fence_begins = "dlock-fence 1 ";
 
 }  // namespace
 
@@ -113,32 +109,6 @@ Wake::Reason CasStore::sleep_at_latch(const LockKey& key, Deadline until, int ca
   const auto* why = std::get_if<Wake::Reason>(&heard);
   const bool is_end = why != nullptr && (*why != Wake::Reason::due || BootClock::now() >= until);
   return is_end ? *why : Wake::Reason::changed;
-}
-
-Fence CasStore::record_max(const LockKey& resource, Fence fence, const CallOptions& call_options) {
-  const std::string name = prefix_ + "seal:" + resource.text;
-  Fence largest = fence;
-  const auto make = [&](const Snapshot& seen, bool) -> std::optional<Update> {
-    largest = fence;
-    std::string_view text = seen.text;
-    if (!text.empty()) {
-      const bool ours = text.starts_with(fence_begins) && text.ends_with('\n');
-      if (ours) text.remove_prefix(fence_begins.size());
-      const auto before =
-          ours ? parse_number(take_until(text, '\n'), 0, largest_fence) : std::nullopt;
-      if (!before) {
-        throw Error(ErrorKind::wrong_data,
-                    backend_->name() + ": the record of " + escaped(resource.text) +
-                        " holds something else than the fence of a guard: it is left as it is");
-      }
-      largest = std::max(fence, Fence{*before});
-      if (largest.value == *before) return std::nullopt;
-    }
-    return Update{std::string(fence_begins) + std::to_string(fence.value) + "\n",
-                  microseconds::max()};
-  };
-  rewrite(name, read(name, call_options), call_options, make);
-  return largest;
 }
 
 }  // namespace dlock

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "base/text.hpp"
@@ -28,6 +29,8 @@ bool has_waiters(const Snapshot& seen) { return crowd_in(seen.text).waiters > 0;
 CallOptions of_a_read(const CallOptions& call_options) {
   return {call_options.deadline, call_options.cancel_fd};
 }
+
+constexpr std::string_view fence_begins = "dlock-fence 1 ";
 
 [[noreturn]] void throw_overtaken(const std::string& place) {
   throw_unavailable(place + ": busy: other clients wrote this key first at every try", Cause::busy);
@@ -303,6 +306,32 @@ std::vector<Holder> CasStore::evict(const LockKey& key, std::optional<Fence> fen
   });
   own_.erase(key);
   return evicted;
+}
+
+Fence CasStore::record_max(const LockKey& resource, Fence fence, const CallOptions& call_options) {
+  const std::string name = prefix_ + "seal:" + resource.text;
+  Fence largest = fence;
+  const auto make = [&](const Snapshot& seen, bool) -> std::optional<Update> {
+    largest = fence;
+    std::string_view text = seen.text;
+    if (!text.empty()) {
+      const bool ours = text.starts_with(fence_begins) && text.ends_with('\n');
+      if (ours) text.remove_prefix(fence_begins.size());
+      const auto before =
+          ours ? parse_number(take_until(text, '\n'), 0, largest_fence) : std::nullopt;
+      if (!before) {
+        throw Error(ErrorKind::wrong_data,
+                    backend_->name() + ": the record of " + escaped(resource.text) +
+                        " holds something else than the fence of a guard: it is left as it is");
+      }
+      largest = std::max(fence, Fence{*before});
+      if (largest.value == *before) return std::nullopt;
+    }
+    return Update{std::string(fence_begins) + std::to_string(fence.value) + "\n",
+                  microseconds::max()};
+  };
+  rewrite(name, read(name, call_options), call_options, make);
+  return largest;
 }
 
 }  // namespace dlock

@@ -11,7 +11,7 @@
 #include "commands/commands.hpp"
 #include "commands/held_locks.hpp"
 #include "commands/lock_acquirer.hpp"
-#include "commands/run_report.hpp"
+#include "commands/run_notifications.hpp"
 #include "config/sources.hpp"
 #include "lock/work.hpp"
 #include "output/screen.hpp"

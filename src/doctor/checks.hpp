@@ -16,9 +16,9 @@
 #include "base/error.hpp"
 #include "config/server_url.hpp"
 #include "doctor/doctor.hpp"
-#include "etcd/etcd_status.hpp"
+#include "etcd/etcd_survey.hpp"
 #include "net/tls.hpp"
-#include "zookeeper/zookeeper_status.hpp"
+#include "zookeeper/zookeeper_survey.hpp"
 
 namespace dlock {
 

@@ -26,7 +26,7 @@ milliseconds drift_allowance(milliseconds lease);
 /// The local deadline of a lease that was granted for a request sent at `sent`.
 Deadline valid_until(Deadline sent, milliseconds lease);
 
-/// The default grace: the time that a command gets to stop before its lease may expire.
+/// The grace of `acquire --attach`: how long a script has to stop before its lease may expire.
 milliseconds usual_grace(milliseconds ttl);
 
 }  // namespace dlock

@@ -4,7 +4,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "base/wait.hpp"
 #include "cas/cas_backend.hpp"
 #include "sql/database.hpp"
+#include "sql/sql_dialect.hpp"
 
 namespace dlock {
 
@@ -135,37 +135,6 @@ constexpr std::chrono::seconds longest_row_wait{1};
 /// side does not accept the certificate or the name of the other. Any other error is unavailable:
 /// it may pass, so a waiter goes on.
 Error tls_error(std::string_view said, const std::string& message);
-
-/// The texts that differ between the dialects of SQL.
-struct SqlDialect {
-  std::string_view clock;          ///< the wall clock of the server now, in us since 1970
-  std::string_view begin_bytes;    ///< begins a literal of bytes, before hexadecimal digits
-  std::string_view begin_deletes;  ///< begins a message that only deletes rows
-  std::string_view table;          ///< the table, unless the user chooses another schema
-  std::string_view columns;
-  std::string_view other_table;  ///< how the user chooses another table
-};
-
-// now() would be the time when the transaction began. The statements of one message are one
-// transaction, which a role may start read-only by default.
-inline constexpr SqlDialect postgres_dialect{
-    "(extract(epoch from clock_timestamp()) * 1000000)::bigint",
-    "E'\\\\x",
-    "SET TRANSACTION READ WRITE; ",
-    "public.dlock",
-    "(name bytea PRIMARY KEY, version bigint NOT NULL, ends bigint NOT NULL, body bytea NOT NULL) "
-    "WITH (fillfactor = 50)",
-    " (?dlock-schema=NAME names another schema)"};
-
-// UNIX_TIMESTAMP(NOW()) would use the session's time zone, in which one hour a year occurs twice.
-inline constexpr SqlDialect mysql_dialect{
-    "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
-    "x'",
-    "",
-    "dlock",
-    "(name VARBINARY(700) PRIMARY KEY, version BIGINT NOT NULL, ends BIGINT NOT NULL, body "
-    "MEDIUMBLOB NOT NULL) ENGINE=InnoDB",
-    ""};
 
 /// The statement that an administrator runs if dlock's user may not create tables; `table` is the
 /// name in SQL syntax, by default that of the dialect.

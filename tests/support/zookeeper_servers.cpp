@@ -10,7 +10,7 @@
 #include "base/text.hpp"
 #include "support/eventually.hpp"
 #include "zookeeper/libzookeeper.hpp"
-#include "zookeeper/zookeeper_status.hpp"
+#include "zookeeper/zookeeper_survey.hpp"
 
 namespace dlock::test {
 namespace {

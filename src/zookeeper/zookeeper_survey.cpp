@@ -1,4 +1,4 @@
-#include "zookeeper/zookeeper_status.hpp"
+#include "zookeeper/zookeeper_survey.hpp"
 
 #include "base/error.hpp"
 #include "base/text.hpp"

@@ -1,4 +1,4 @@
-#include "commands/run_report.hpp"
+#include "commands/run_notifications.hpp"
 
 #include <cerrno>
 #include <cstring>

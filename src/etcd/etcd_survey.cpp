@@ -1,4 +1,4 @@
-#include "etcd/etcd_status.hpp"
+#include "etcd/etcd_survey.hpp"
 
 #include <algorithm>
 

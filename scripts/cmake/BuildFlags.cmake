@@ -11,7 +11,11 @@ endif()
 if(DLOCK_WERROR)
   target_compile_options(dlock_flags INTERFACE -Werror)
 endif()
-target_compile_definitions(dlock_flags INTERFACE DLOCK_SANITIZED=$<BOOL:${DLOCK_SANITIZE}>)
+if(DLOCK_SANITIZE)
+  target_compile_definitions(dlock_flags INTERFACE DLOCK_SANITIZED=1)
+else()
+  target_compile_definitions(dlock_flags INTERFACE DLOCK_SANITIZED=0)
+endif()
 
 if(DLOCK_SANITIZE)
   # Without the hardening below: fortified calls would bypass the sanitizers' own checks.

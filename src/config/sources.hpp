@@ -30,6 +30,7 @@ std::string read_whole(const std::string& path, std::size_t at_most);
 /// The given path. A path in a configuration file must be absolute, because cron, a login and
 /// systemd start in different directories.
 const std::string& path_from(const SourcedValue& given);
+
 /// Adds a warning if every user may read this file, which has `secret` ("a password").
 void warn_if_exposed(const std::string& path, const char* secret,
                      std::vector<std::string>& warnings);

@@ -63,7 +63,7 @@ class Run {
 
   const RunSettings& settings_;
   const Log& log_;
-  RunReport report_;
+  RunNotifications report_;
   Signals signals_;
   std::optional<LockAcquirer> acquiring_;
   RunStatus status_;
@@ -361,7 +361,7 @@ void report_unusable_settings(const CommandLine& line, const Error& error) {
   status.outcome = "error";
   status.reason = error.what();
   status.exit_code = static_cast<int>(exit_code(error.kind()));
-  RunReport(settings, log).write(status);
+  RunNotifications(settings, log).write(status);
 }
 
 }  // namespace dlock

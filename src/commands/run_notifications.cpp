@@ -24,17 +24,17 @@ std::string first_holder(const Refusal& refusal) {
 
 }  // namespace
 
-void RunReport::waiting(const LockKey& key, const Refusal& refusal) {
+void RunNotifications::waiting(const LockKey& key, const Refusal& refusal) {
   hook_.call(
       {"waiting", key.text, "", first_holder(refusal), refusal_text(key, refusal), "", where_});
 }
 
-void RunReport::lost(const RunStatus& status) {
+void RunNotifications::lost(const RunStatus& status) {
   if (!loss_reported_) report("lost", status);
   loss_reported_ = true;
 }
 
-void RunReport::end(const RunStatus& status, bool released, Signals& signals) {
+void RunNotifications::end(const RunStatus& status, bool released, Signals& signals) {
   if (status.lost || status.outcome == "lost") {
     lost(status);
   } else if (released) {
@@ -44,13 +44,13 @@ void RunReport::end(const RunStatus& status, bool released, Signals& signals) {
   hook_.finish(signals);
 }
 
-void RunReport::report(const char* event, const RunStatus& status) {
+void RunNotifications::report(const char* event, const RunStatus& status) {
   const bool ended = !status.outcome.empty();
   hook_.call({event, key_list(status.locks), fence_list(status.locks).value_or(""), "",
               status.reason, ended ? std::to_string(status.exit_code) : "", where_});
 }
 
-void RunReport::write(const RunStatus& status) {
+void RunNotifications::write(const RunStatus& status) {
   const auto& file = settings_.metrics_file;
   const auto& fd = settings_.status_fd;
   // Without keys there is no metric to write, and the file of the previous run stays.

@@ -11,11 +11,11 @@
 
 namespace dlock {
 
-/// Reports on a run: by --hook during the run, by --metrics and --status-fd at its end.
-class RunReport {
+/// Notifies others of a run: by --hook during the run, by --metrics and --status-fd at its end.
+class RunNotifications {
  public:
   /// Starts the hook's process: the conditions of Hook() apply.
-  RunReport(const RunSettings& settings, const Log& log)
+  RunNotifications(const RunSettings& settings, const Log& log)
       : settings_(settings), log_(log), hook_(settings.hook, log) {}
 
   /// `where` names the engine, without a password.

@@ -79,9 +79,10 @@ void ProxyLink::receive(Direction direction) {
 
 void ProxyLink::split(Direction direction) {
   Pipe& way = pipe(direction);
-  constexpr char tls_handshake = 0x16;
-  if (direction == Direction::requests && way.partial.starts_with(tls_handshake)) is_tls_ = true;
-  if (is_tls_ && !way.partial.empty()) take(direction, std::exchange(way.partial, ""));
+  if (!is_resp_ && !way.partial.empty()) {
+    is_resp_ = direction == Direction::requests && way.partial.starts_with('*');
+  }
+  if (is_resp_ == false && !way.partial.empty()) take(direction, std::exchange(way.partial, ""));
   while (const auto size = message_size(way.partial)) {
     take(direction, way.partial.substr(0, *size));
     way.partial.erase(0, *size);

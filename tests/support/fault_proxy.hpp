@@ -95,7 +95,8 @@ class ProxyLink {
   Faults& faults_;
   Traffic& traffic_;
   Pipe pipes_[2];
-  bool is_tls_ = false;      ///< bytes are forwarded as they come, as TLS hides messages
+  /// Whether the first bytes were a request of RESP; other bytes are forwarded as they come.
+  std::optional<bool> is_resp_;
   int sent_ = 0;             ///< requests forwarded, copies included
   int answered_ = 0;         ///< replies received
   std::set<int> duplicate_;  ///< the replies that answer a duplicate request
@@ -104,8 +105,8 @@ class ProxyLink {
 /// The connections that a lasting fault applies to.
 enum class Whom { everyone, open_now };
 
-/// A proxy in front of a server that injects faults on demand; it runs in its own thread. It parses
-/// whole RESP messages and forwards them in order; TLS bytes are forwarded as they come. Every call
+/// A proxy in front of a server that injects faults on demand; it runs in its own thread. It
+/// forwards whole RESP messages in order, and the bytes of other protocols as they come. Every call
 /// has taken effect when it returns. If either side closes, the proxy closes the other after
 /// delivering all data. A held request stays held if its client disconnects.
 class FaultProxy {

@@ -39,7 +39,7 @@ std::string survivor_text(const Survivor& survivor) {
 class Run {
  public:
   Run(const RunSettings& settings, const Log& log)
-      : settings_(settings), log_(log), report_(settings, log) {}
+      : settings_(settings), log_(log), notifications_(settings, log) {}
 
   int operator()();
 
@@ -63,7 +63,7 @@ class Run {
 
   const RunSettings& settings_;
   const Log& log_;
-  RunNotifications report_;
+  RunNotifications notifications_;
   Signals signals_;
   std::optional<LockAcquirer> acquiring_;
   RunStatus status_;
@@ -101,16 +101,16 @@ LockAcquirer::Result Run::acquire() {
           .min_hold = settings_.min_hold.value_or(milliseconds(0)),
           .unconfirmed = true,
           .on_waiting = [this](const LockKey& key, const Refusal& refusal) {
-            report_.waiting(key, refusal);
+            notifications_.waiting(key, refusal);
           }});
-  report_.begin(acquiring_->store().name());
+  notifications_.begin(acquiring_->store().name());
   return acquiring_->acquire();
 }
 
 int Run::hold_and_run(std::vector<Held> held) {
   const auto granted = BootClock::now();
   status_.locks = acquiring_->fences(held);
-  report_.acquired(status_);
+  notifications_.acquired(status_);
   std::optional<Watchdog> watchdog;
   HeldLocks holding(acquiring_->store(), std::move(held), log_);
   std::optional<Child> child;
@@ -187,7 +187,7 @@ SuperviseOptions Run::options(HeldLocks& holding, std::optional<Watchdog>& watch
     loss_reported_ = takes_a_line(STDERR_FILENO);
     if (loss_reported_) log_.warning(holding.loss_text() + "; COMMAND runs on (--on-lost ignore)");
     status_.reason = holding.loss_text();
-    report_.lost(status_);
+    notifications_.lost(status_);
   };
   options.before_stop = [&] {
     holding.renew_now();
@@ -332,7 +332,7 @@ void Run::leave_to_expire(const std::vector<Survivor>& survivors, HeldLocks& hol
 
 int Run::done(int exit_code) {
   status_.exit_code = exit_code;
-  report_.end(status_, released_, signals_);
+  notifications_.end(status_, released_, signals_);
   return exit_code;
 }
 

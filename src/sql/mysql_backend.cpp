@@ -190,11 +190,6 @@ class MysqlBackend final : public SqlBackend {
                                 const CallOptions& call_options) override {
     Channels channels;
     for (const NamedRecord& record : records) add_channels(record.seen.text, channels);
-    return listeners(channels, call_options);
-  }
-
-  /// Returns nothing if there are too many channels.
-  std::optional<Lives> listeners(const Channels& channels, const CallOptions& call_options) {
     if (channels.empty()) return Lives{};
     if (channels.size() > most_channels) return std::nullopt;
     return state_from(done(select_listeners(channels), call_options).back(), {}).lives;

@@ -76,7 +76,11 @@ Process marked(const std::string& owner) {
   ProcessOptions options;
   if (!owner.empty()) options.env["DLOCK_OWNER"] = owner;
   Process process({"sh", "-c", "exec sleep 60"}, options);
-  CHECK(eventually([&] { return command_name(process.pid()) == "sleep"; }));
+  // The kernel names a program that it executes before it shows the program's environment.
+  CHECK(eventually([&] {
+    return command_name(process.pid()) == "sleep" &&
+           (owner.empty() || works_for(process.pid(), Owner{owner}));
+  }));
   return process;
 }
 

@@ -159,10 +159,9 @@ void OpenRecord::check_room(std::size_t bytes, const CasBackend& backend) const 
                        [&](const auto& entry) { return entry.token == self_; });
   };
   const bool is_new = !has_own(before_.holds) && !has_own(before_.queue);
-  const std::size_t quarters = !is_new                ? 4
-                               : has_own(table.queue) ? 2
-                               : has_own(table.holds) ? 3
-                                                      : 4;
+  std::size_t quarters = 4;
+  if (is_new && has_own(table.holds)) quarters = 3;
+  if (is_new && has_own(table.queue)) quarters = 2;
   const std::size_t room = backend.largest_record() / 4 * quarters;
   if (bytes <= room) return;
   throw_unavailable(backend.name() + ": too many clients hold " + escaped(key_.text) +

@@ -11,7 +11,7 @@
 #include "base/wait.hpp"
 #include "cas/cas_backend.hpp"
 #include "sql/database.hpp"
-#include "sql/sql_dialect.hpp"
+#include "sql/dialect.hpp"
 
 namespace dlock {
 

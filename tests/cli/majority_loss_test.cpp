@@ -23,23 +23,17 @@ const char* const script =
 
 std::size_t lines_of_log(const Scene& scene) { return count_lines(read_file(scene.log())); }
 
-bool all_have(const Fleet& fleet, const std::string& key) {
-  for (std::size_t i = 0; i < fleet.size(); ++i) {
-    if (fleet.server(i).command({"EXISTS", key}).number != 1) return false;
-  }
-  return true;
-}
-
-/// A job of key k whose command beats, and whose hold is on all servers: a majority would let it
-/// begin, and a fault of one more server would then be a fault of too many.
+/// A job of key k whose command beats, and whose hold, without `compat`, is on all servers: a
+/// majority would let it begin, and a fault of one more server would then be a fault of too many.
 Process beating(const FleetScene& scene, const std::string& ttl,
                 const std::vector<std::string>& compat = {}) {
   std::vector<std::string> words{"run", "-t", ttl, "-k", "k", "--", "sh", "-c", script};
   words.insert(words.begin() + 1, compat.begin(), compat.end());
-  const std::string key = compat.empty() ? "dlock:{k}" : "k";
-  return patient_start([&] { return scene.start(words); },
-                       [&] { return lines_of_log(scene) > 1 && all_have(scene.fleet, key); },
-                       "the job did not begin");
+  const auto begun = [&] {
+    const bool on_all = !compat.empty() || held_on(scene.fleet, "k") == scene.fleet.size();
+    return lines_of_log(scene) > 1 && on_all;
+  };
+  return patient_start([&] { return scene.start(words); }, begun, "the job did not begin");
 }
 
 /// The later end of the lease of k on servers 3 and 4; nothing if the machine gave its holder no

@@ -25,14 +25,6 @@ std::string token_of(const Scene& scene, const std::string& key) {
   return result.out.substr(0, result.out.find('\n'));
 }
 
-std::size_t held_on(const Fleet& fleet, const std::string& key) {
-  std::size_t count = 0;
-  for (std::size_t i = 0; i < fleet.size(); ++i) {
-    if (!stored_hold(fleet.server(i), key).empty()) ++count;
-  }
-  return count;
-}
-
 int exit_code(const Scene& scene, const std::vector<std::string>& arguments) {
   return scene.run(arguments).exit_code;
 }

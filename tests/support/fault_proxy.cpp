@@ -79,10 +79,9 @@ void ProxyLink::receive(Direction direction) {
 
 void ProxyLink::split(Direction direction) {
   Pipe& way = pipe(direction);
-  if (!is_resp_ && !way.partial.empty()) {
-    is_resp_ = direction == Direction::requests && way.partial.starts_with('*');
-  }
-  if (is_resp_ == false && !way.partial.empty()) take(direction, std::exchange(way.partial, ""));
+  if (way.partial.empty()) return;
+  if (!is_resp_) is_resp_ = direction == Direction::requests && way.partial.starts_with('*');
+  if (!*is_resp_) return take(direction, std::exchange(way.partial, ""));
   while (const auto size = message_size(way.partial)) {
     take(direction, way.partial.substr(0, *size));
     way.partial.erase(0, *size);

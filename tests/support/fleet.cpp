@@ -77,4 +77,12 @@ std::string FleetScene::may_stay(std::vector<std::string> keys) const {
   return sorted(std::move(keys));
 }
 
+std::size_t held_on(const Fleet& fleet, const std::string& key) {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < fleet.size(); ++i) {
+    if (!stored_hold(fleet.server(i), key).empty()) ++count;
+  }
+  return count;
+}
+
 }  // namespace dlock::test

@@ -70,4 +70,7 @@ class FleetScene final : public Scene {
   bool direct_;
 };
 
+/// The number of servers that have a hold of this key.
+std::size_t held_on(const Fleet& fleet, const std::string& key);
+
 }  // namespace dlock::test

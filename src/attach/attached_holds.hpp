@@ -23,6 +23,10 @@ class AttachedHolds {
   /// Returns a sentence about one loss; call it until it returns nothing. A lease that was not
   /// renewed in time counts as lost before it expires, so that the script has time to stop.
   std::optional<std::string> look();
+  /// The first request to stop, once.
+  std::optional<StopRequest> take_stop_request() {
+    return renewer_ ? renewer_->take_stop_request() : std::nullopt;
+  }
   /// Whether a lock was lost, or look() reported a lease near its end that is not renewed yet.
   bool in_trouble() const { return lost_ || (warned_ && !empty()); }
   /// No lease expires before this time; `never` if there are no leases.

@@ -110,8 +110,10 @@ class AttachDaemonProcess {
   void end(milliseconds time);
   /// Takes the parent's commit; returns false if the parent has ended instead.
   bool hear_parent();
-  void tell_loss(const std::string& text);
-  std::string stop_script(const std::string& name);
+  /// Whether the script gets SIGKILL after its grace, or as much time as it takes.
+  enum class Stop { in_time, by_itself };
+  void stop_script(const std::string& why, Stop how);
+  std::string send_stop_signal(const std::string& name, Stop how);
   bool signal_script(int signal);
   void kill_script();
   void see_script_end();
@@ -145,7 +147,7 @@ void AttachDaemonProcess::run() {
     // The script may still run. Without a daemon, a lock with a lease expires, and a lock without
     // one lasts until the script ends.
     if (on_trial()) return end(time_to_release);
-    tell_loss(std::string("the attach daemon failed: ") + error.what());
+    stop_script(std::string("the attach daemon failed: ") + error.what(), Stop::in_time);
     see_script_end();
   }
 }
@@ -192,7 +194,11 @@ void AttachDaemonProcess::keep() {
     socket_->serve(*holds_);
     while (const auto loss = holds_->look()) {
       if (on_trial()) return end(time_to_release);
-      tell_loss(*loss);
+      stop_script(*loss, Stop::in_time);
+    }
+    if (const auto request = holds_->take_stop_request()) {
+      stop_script(escaped(request->key.text) + ": " + stop_asked_by_text(request->by),
+                  Stop::by_itself);
     }
     if (!holds_->in_trouble()) {
       signalled_ = false;
@@ -220,7 +226,8 @@ bool AttachDaemonProcess::hear_parent() {
   return true;
 }
 
-void AttachDaemonProcess::tell_loss(const std::string& text) {
+/// Signals the script, unless it got that signal before, and tells it why on its stderr.
+void AttachDaemonProcess::stop_script(const std::string& why, Stop how) {
   // Read the script's name and open its stderr before the signal: the signal may end the script,
   // and another process may then get its pid.
   const std::string name = command_name(script_.pid());
@@ -232,7 +239,7 @@ void AttachDaemonProcess::tell_loss(const std::string& text) {
   if (!script_stderr && !name.empty()) script_stderr = Fd(open(path.c_str(), flags));
   pollfd reader[] = {{script_stderr.get(), POLLOUT, 0}};
   const bool is_the_scripts = !script_.ended();
-  const std::string told = text + (signalled_ ? "" : stop_script(escaped(name)));
+  const std::string told = why + (signalled_ ? "" : send_stop_signal(escaped(name), how));
   const std::string line = "dlock: " + told + "\n";
   // Write nothing if the write would block.
   const bool is_writable = is_the_scripts && poll_until(reader, {}) > 0;
@@ -240,18 +247,20 @@ void AttachDaemonProcess::tell_loss(const std::string& text) {
   write_system_log(told);
 }
 
-std::string AttachDaemonProcess::stop_script(const std::string& name) {
-  const milliseconds ttl = held_.front().claim.ttl;
-  signalled_ = true;
+std::string AttachDaemonProcess::send_stop_signal(const std::string& name, Stop how) {
   tree_ = ProcessTree(script_.id());
   const bool sent = signal_script(loss_signal_);
+  const std::string text = std::string(sent ? "; sent" : "; could not send") + " signal " +
+                           signal_name(loss_signal_) + " to process " +
+                           std::to_string(script_.pid()) + " (" + name + ")" +
+                           (tree_.has_descendants() ? " and its descendants" : "");
+  if (how == Stop::by_itself) return text;
+  signalled_ = true;
+  const milliseconds ttl = held_.front().claim.ttl;
   auto grace = usual_grace(ttl);
   if (holds_) grace = std::min(grace, left_until(holds_->safe_until()) - kill_cost(ttl));
   kill_at_ = later(BootClock::now(), grace);
-  return std::string(sent ? "; sent" : "; could not send") + " signal " +
-         signal_name(loss_signal_) + " to process " + std::to_string(script_.pid()) + " (" + name +
-         ")" + (tree_.has_descendants() ? " and its descendants" : "") + "; SIGKILL follows in " +
-         human_duration(std::max(grace, milliseconds(0)));
+  return text + "; SIGKILL follows in " + human_duration(std::max(grace, milliseconds(0)));
 }
 
 /// Signals the script and its descendants; returns whether the script itself got the signal.

@@ -185,7 +185,7 @@ Renewed CasStore::renew(const Claim& claim, const RenewalOptions& terms,
     }
     if (claim.who.command_pid != 0) hold->backing.command.pid = claim.who.command_pid;
     hold->backing.mailbox = own.address;
-    renewed = {Grant{hold->fence, Lease{*lease, {}}, true, hold->limit}};
+    renewed = {Grant{hold->fence, Lease{*lease, {}}, true, hold->limit}, {}, hold->stop_asked_by};
     // With CasLeases the engine renews the lease, so no write is needed.
     return leases_ == nullptr;
   };
@@ -286,16 +286,16 @@ void CasStore::sweep(const std::string& prefix, const std::string& after,
   }
 }
 
-std::vector<Holder> CasStore::evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
+std::vector<Holder> CasStore::evict(const LockKey& key, const Eviction& how,
                                     const CallOptions& call_options) {
   std::vector<Holder> evicted;
   std::vector<HoldEntry> meant;
   const auto evict_from = [&](OpenRecord& record, std::optional<Fence> which) {
-    return record.table.evict(which, by, record.now, record);
+    return record.table.evict({which, how.by, how.asks}, record.now, record);
   };
   change({key, Token{}, call_options}, [&](OpenRecord& record, bool unsure) {
     if (!unsure) {
-      meant = evict_from(record, fence);
+      meant = evict_from(record, how.fence);
       evicted = holders_from(meant, record.now);
       return !meant.empty();
     }

@@ -34,7 +34,7 @@ class CasStore final : public Store, public FenceRegister, public Latches {
                 const CallOptions& call_options) override;
   ReleaseResult release(const Claim& claim, const ReleaseOptions& how,
                         const CallOptions& call_options) override;
-  std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
+  std::vector<Holder> evict(const LockKey& key, const Eviction& how,
                             const CallOptions& call_options) override;
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
   /// Closes the connection, because both sides of a fork would write to it. For a rest, the

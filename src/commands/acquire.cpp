@@ -26,9 +26,11 @@ pid_t calling_process() {
 }
 
 /// Other clients see the script as the holder, because dlock itself ends or goes to the background.
-Who script_as_seen(pid_t pid, const std::string& label) {
-  Who who = this_process(command_name(pid), label);
+Who script_as_seen(const AcquireSettings& settings) {
+  const pid_t pid = settings.attach.value_or(calling_process());
+  Who who = this_process(command_name(pid), settings.label);
   who.pid = pid;
+  who.via = settings.attach ? Via::attach : Via::acquire;
   return who;
 }
 
@@ -49,11 +51,10 @@ class Acquire {
       : settings_(settings),
         log_(log),
         script_(script_of(settings)),
-        acquiring_(
-            settings, log, signals_,
-            {.who = script_as_seen(settings.attach.value_or(calling_process()), settings.label),
-             .upkeep = script_ ? Liveness::process : Liveness::renewal,
-             .abandon_fd = script_ ? script_->fd() : -1}) {}
+        acquiring_(settings, log, signals_,
+                   {.who = script_as_seen(settings),
+                    .upkeep = script_ ? Liveness::process : Liveness::renewal,
+                    .abandon_fd = script_ ? script_->fd() : -1}) {}
 
   int operator()();
 

@@ -95,14 +95,18 @@ int HeldLocks::fd() const { return renewer_ ? renewer_->news_fd() : -1; }
 
 Deadline HeldLocks::look_by() const { return renewer_ ? renewer_->start_by() : never; }
 
-bool HeldLocks::look() {
-  if (!renewer_) return false;
+StopSource::News HeldLocks::look() {
+  if (!renewer_) return News::none;
   renewer_->take_news();
   renewer_->start();
   for (const auto& [key, margin] : renewer_->take_margins()) {
     if (takes_a_line(STDERR_FILENO)) report_margin(log_, key, margin);
   }
-  return renewer_->lost();
+  if (renewer_->lost()) return News::lost;
+  const auto request = renewer_->take_stop_request();
+  if (!request) return News::none;
+  stop_request_ = request;
+  return News::stop_asked;
 }
 
 void HeldLocks::look_no_more() {

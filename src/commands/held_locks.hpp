@@ -35,6 +35,8 @@ class HeldLocks final : public StopSource {
   /// The message about the locks when dlock is stopped (^Z).
   std::string stop_text() const;
   std::string loss_text() const;
+  /// The client that asked COMMAND to stop, if look() has told of one.
+  const std::optional<StopRequest>& stop_request() const { return stop_request_; }
   /// True if the renewer or the server has reported a loss; valid after stop_renewing().
   bool is_lost() const { return loss_ && loss_->final; }
   /// The client that evicted a hold, if known; valid after stop_renewing().
@@ -54,7 +56,7 @@ class HeldLocks final : public StopSource {
 
   int fd() const override;
   Deadline look_by() const override;
-  bool look() override;
+  News look() override;
   void look_no_more() override;
   Deadline safe_until() const override;
   milliseconds grace(milliseconds usual) const override;
@@ -69,6 +71,7 @@ class HeldLocks final : public StopSource {
   std::unique_ptr<LeaseRenewer> renewer_;
   std::unique_ptr<LeaseRenewer> ended_renewer_;  ///< the next holder need not wait for its thread
   std::optional<Loss> loss_;
+  std::optional<StopRequest> stop_request_;
 };
 
 }  // namespace dlock

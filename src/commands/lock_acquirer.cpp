@@ -72,6 +72,9 @@ class AcquireReporter final : public AcquireListener {
     if (!lines_.waits_for(key)) announce(key, refusal);
     lines_.waiting(key, line_of(key, refusal));
   }
+  void preempted(const LockKey& key, const std::vector<Holder>& holders) override {
+    for (const Holder& holder : holders) report_stop_request(log_, key, holder);
+  }
   void on_acquired(const LockKey& key) override {
     log_.notice(escaped(key.text) + " acquired after " + human_duration(lines_.end()));
   }
@@ -180,6 +183,7 @@ LockAcquirer::Result LockAcquirer::acquire() {
     options.reached = reached;
     options.cancel_fd = either ? either->fd() : signals_.fd();
     options.unconfirmed = options_.unconfirmed;
+    options.preempt = settings_.preempt;
     options.open_second = [this] { return open_store(settings_, log_); };
     Acquired acquired = dlock::acquire(*store_, claims(), options, reporter);
     reporter.end();
@@ -240,6 +244,16 @@ std::optional<std::string> fence_list(const std::vector<LockFence>& locks) {
 void LockAcquirer::die_of(int signal) {
   store_.reset();
   dlock::die_of(signal);
+}
+
+void report_stop_request(const Log& log, const LockKey& key, const Holder& holder) {
+  const std::string who = holder.library.empty() ? who_text(holder.who) : client_text(holder);
+  const std::string what =
+      who + " to stop and to release " + escaped(key.text) + fence_text(holder.fence);
+  if (holder.hears_requests()) return log.notice("asked " + what);
+  const std::string why =
+      holder.kept ? "it has ended, and --min-hold keeps the key" : "no dlock runs beside it";
+  log.warning("cannot ask " + what + ": " + why);
 }
 
 void report_margin(const Log& log, const LockKey& key, const QuorumMargin& margin) {

@@ -68,6 +68,9 @@ class LockAcquirer {
 /// The value of DLOCK_FENCE, separated by commas; nothing if a lock has no fence.
 std::optional<std::string> fence_list(const std::vector<LockFence>& locks);
 
+/// Reports that a holder was asked to stop, or why it cannot be asked.
+void report_stop_request(const Log& log, const LockKey& key, const Holder& holder);
+
 /// Reports how many of several servers have the lock: always with -v; otherwise, unless -q, only if
 /// no more of them may fail or some are misnamed.
 void report_margin(const Log& log, const LockKey& key, const QuorumMargin& margin);

@@ -103,11 +103,12 @@ class TracingStore final : public Store {
     report_step(log_, what + escaped(claim.key.text) + since(begun));
     return result;
   }
-  std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
+  std::vector<Holder> evict(const LockKey& key, const Eviction& how,
                             const CallOptions& call_options) override {
     const auto begun = BootClock::now();
-    auto evicted = store_->evict(key, fence, by, call_options);
-    report_step(log_, "asked " + name() + " to free " + escaped(key.text) + since(begun));
+    auto evicted = store_->evict(key, how, call_options);
+    const std::string what = how.asks ? " to stop the holders of " : " to free ";
+    report_step(log_, "asked " + name() + what + escaped(key.text) + since(begun));
     return evicted;
   }
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override {

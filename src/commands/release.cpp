@@ -1,6 +1,13 @@
+#include <unistd.h>
+
 #include <algorithm>
+#include <iostream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "attach/release_socket.hpp"
+#include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "base/wait.hpp"
@@ -16,18 +23,12 @@ namespace {
 /// How long the second request of release_for_certain() may take: it needs a new connection.
 constexpr milliseconds time_for_a_second_request{2000};
 
-ExitCode evict_holders(Store& store, const ReleaseSettings& settings, const LockKey& key,
-                       const Log& log) {
+std::string holder_text(const Holder& holder) {
+  return holder.library.empty() ? who_text(holder.who) : client_text(holder);
+}
+
+ExitCode nobody_held(const ReleaseSettings& settings, const LockKey& key, const Log& log) {
   const auto fence = settings.fence;
-  const Who by = this_process("dlock", settings.reason);
-  const auto evicted = store.evict(key, fence, by, short_call());
-  if (settings.json && !settings.quiet) print(evicted_json(key, evicted));
-  for (const Holder& holder : evicted) {
-    const std::string who = holder.library.empty() ? who_text(holder.who) : client_text(holder);
-    log.notice("evicted " + who + " from " + escaped(key.text) + fence_text(holder.fence) +
-               (settings.reason.empty() ? "" : ": " + escaped(settings.reason)));
-  }
-  if (!evicted.empty()) return ExitCode::ok;
   if (!fence) {
     log.notice("nobody held " + escaped(key.text));
     return ExitCode::ok;
@@ -35,6 +36,63 @@ ExitCode evict_holders(Store& store, const ReleaseSettings& settings, const Lock
   log.error(escaped(key.text) + " is not held with fence " + std::to_string(fence->value) +
             " (any more)");
   return ExitCode::lost;
+}
+
+ExitCode evict_holders(Store& store, const ReleaseSettings& settings, const LockKey& key,
+                       const Log& log) {
+  const Who by = this_process("dlock", settings.reason);
+  const auto evicted = store.evict(key, {settings.fence, by}, short_call());
+  if (settings.json && !settings.quiet) print(evicted_json(key, evicted));
+  for (const Holder& holder : evicted) {
+    log.notice("evicted " + holder_text(holder) + " from " + escaped(key.text) +
+               fence_text(holder.fence) +
+               (settings.reason.empty() ? "" : ": " + escaped(settings.reason)));
+  }
+  return evicted.empty() ? nobody_held(settings, key, log) : ExitCode::ok;
+}
+
+/// The holders that were asked to stop.
+using Asked = std::vector<std::pair<LockKey, Holder>>;
+
+/// Returns 75 if nobody waits for the holders, and one of them does not hear the request.
+ExitCode ask_to_stop(Store& store, const ReleaseSettings& settings, const LockKey& key, Asked& all,
+                     const Log& log) {
+  const Who by = this_process("dlock", settings.reason);
+  auto asked = store.evict(key, {settings.fence, by, true}, short_call());
+  if (settings.json && !settings.quiet) print(stop_json(key, asked));
+  std::erase_if(asked, [](const Holder& holder) { return holder.kept; });
+  auto code = asked.empty() ? nobody_held(settings, key, log) : ExitCode::ok;
+  for (const Holder& holder : asked) {
+    all.emplace_back(key, holder);
+    report_stop_request(log, key, holder);
+    if (!holder.hears_requests() && !settings.wait) code = ExitCode::not_acquired;
+  }
+  return code;
+}
+
+/// Waits until those holders have gone; returns 75 if they have not in time.
+ExitCode await_end(Store& store, Asked holders, milliseconds at_most, const Log& log) {
+  constexpr milliseconds first_pause{50}, longest_pause{1000};
+  Backoff pauses(first_pause, longest_pause);
+  const Deadline until = later(BootClock::now(), at_most);
+  const auto has_gone = [&](const auto& asked) {
+    const auto& [key, before] = asked;
+    const auto now = store.inspect({{key}, {}}, short_call()).front().holders;
+    return std::none_of(now.begin(), now.end(), [&](const Holder& holder) {
+      return holder.owner == before.owner && holder.fence == before.fence && !holder.kept;
+    });
+  };
+  while (true) {
+    std::erase_if(holders, has_gone);
+    if (holders.empty()) return ExitCode::ok;
+    if (BootClock::now() >= until) break;
+    sleep_until(std::min(until, later(BootClock::now(), pauses.next())), -1);
+  }
+  for (const auto& [key, holder] : holders) {
+    log.notice(escaped(key.text) + " is still held by " + holder_text(holder) + " after " +
+               human_duration(at_most));
+  }
+  return ExitCode::not_acquired;
 }
 
 /// Releases a hold. If the answer to the request is lost, asks once more: if the hold is gone then,
@@ -86,20 +144,41 @@ int release_nothing(const ReleaseSettings& settings, const Log& log) {
   return static_cast<int>(ExitCode::ok);
 }
 
-/// The keys given, and all held keys that match a pattern.
-std::vector<LockKey> keys_to_evict(Store& store, const ReleaseSettings& settings, const Log& log) {
+/// Asks on the terminal whether to go on; without one, refuses.
+bool is_confirmed(const std::string& question) {
+  if (isatty(STDIN_FILENO) == 0 || isatty(STDERR_FILENO) == 0) {
+    throw Error(ErrorKind::usage, "nothing was done: there is no terminal to ask on, so say --yes");
+  }
+  write_all(STDERR_FILENO, "dlock: " + question + " [y/N] ");
+  std::string answer;
+  std::getline(std::cin, answer);
+  return answer == "y" || answer == "yes";
+}
+
+/// The keys given, and all held keys that match a pattern, if the user confirms these.
+std::vector<LockKey> keys_to_free(Store& store, const ReleaseSettings& settings, const Log& log) {
   std::vector<LockKey> keys = settings.keys;
+  std::size_t matches = 0;
   for (const std::string& pattern : settings.patterns) {
     bool found = false;
     for (const KeyState& state :
          store.inspect({{}, {pattern}}, inspect_call(settings, {pattern}))) {
       if (state.holders.empty()) continue;
       found = true;
-      const bool is_new = std::find(keys.begin(), keys.end(), state.key) == keys.end();
-      if (is_new) keys.push_back(state.key);
+      if (std::find(keys.begin(), keys.end(), state.key) != keys.end()) continue;
+      keys.push_back(state.key);
+      if (settings.yes) continue;
+      ++matches;
+      for (const Holder& holder : state.holders) {
+        log.notice(escaped(state.key.text) + " is held by " + holder_text(holder));
+      }
     }
     if (!found) log.notice("no lock matches " + escaped(pattern));
   }
+  const std::string what = settings.stop ? "ask the holders to stop" : "evict the holders";
+  const std::string those =
+      matches == 1 ? "this key" : "these " + std::to_string(matches) + " keys";
+  if (matches > 0 && !is_confirmed(what + " of " + those + "?")) return {};
   return keys;
 }
 
@@ -108,11 +187,17 @@ std::vector<LockKey> keys_to_evict(Store& store, const ReleaseSettings& settings
 int carry_out(const ReleaseSettings& settings, const Log& log) {
   if (settings.token == Token{}) return release_nothing(settings, log);
   const StorePtr store = open_store(settings, log);
-  const auto keys = settings.evict ? keys_to_evict(*store, settings, log) : settings.keys;
-  const int code = for_each_key(keys, log, [&](const LockKey& key) {
+  const bool of_others = settings.evict || settings.stop;
+  const auto keys = of_others ? keys_to_free(*store, settings, log) : settings.keys;
+  Asked asked;
+  int code = for_each_key(keys, log, [&](const LockKey& key) {
+    if (settings.stop) return ask_to_stop(*store, settings, key, asked, log);
     return settings.evict ? evict_holders(*store, settings, key, log)
                           : give_up_hold(*store, settings, key, log);
   });
+  if (settings.wait && code == 0) {
+    code = static_cast<int>(await_end(*store, std::move(asked), *settings.wait, log));
+  }
   report_troubles(log, *store);
   return code;
 }

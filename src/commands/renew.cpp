@@ -1,5 +1,6 @@
 #include "attach/release_socket.hpp"
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "commands/commands.hpp"
 #include "commands/lock_acquirer.hpp"
 #include "commands/open_store.hpp"
@@ -18,11 +19,13 @@ int carry_out(const RenewSettings& settings, const Log& log) {
   }
   const StorePtr store = open_store(settings, log);
   const int code = for_each_key(settings.keys, log, [&](const LockKey& key) {
-    const auto [renewed, by] =
+    const Renewed renewed =
         store->renew(claim_named(key, settings.token), {.ttl = settings.ttl}, short_call());
-    if (settings.json && !settings.quiet) print(renewed_json(key, renewed, by));
-    if (renewed) return ExitCode::ok;
-    log.error(not_held_by_token_text(key, by));
+    if (settings.json && !settings.quiet) print(renewed_json(key, renewed));
+    if (const auto& by = renewed.stop_asked_by)
+      log.notice(escaped(key.text) + ": " + stop_asked_by_text(*by));
+    if (renewed.grant) return ExitCode::ok;
+    log.error(not_held_by_token_text(key, renewed.evicted_by));
     return ExitCode::lost;
   });
   report_troubles(log, *store);

@@ -189,6 +189,15 @@ SuperviseOptions Run::options(HeldLocks& holding, std::optional<Watchdog>& watch
     status_.reason = holding.loss_text();
     notifications_.lost(status_);
   };
+  options.on_stop_asked = [&] {
+    const auto& [key, by] = *holding.stop_request();
+    status_.stop_asked_by = by;
+    status_.reason = stop_asked_by_text(by);
+    if (takes_a_line(STDERR_FILENO))
+      log_.warning(escaped(key.text) + ": " + status_.reason + "; sent COMMAND signal " +
+                   signal_name(settings_.stop_signal) + ", and hold the lock until it has ended");
+    notifications_.stop_asked(status_);
+  };
   options.before_stop = [&] {
     holding.renew_now();
     // A terminal that accepts no output (^S) must not keep dlock from stopping.

@@ -22,6 +22,7 @@ class RunNotifications {
   void begin(std::string where) { where_ = std::move(where); }
   void waiting(const LockKey& key, const Refusal& refusal);
   void acquired(const RunStatus& status) { report("acquired", status); }
+  void stop_asked(const RunStatus& status) { report("stop-asked", status); }
   /// Only the first call has an effect.
   void lost(const RunStatus& status);
   /// Reports the end; `released` if the locks were released. Waits for the remaining calls of the

@@ -279,11 +279,12 @@ ReleaseResult CompatStore::release(const Claim& claim, const ReleaseOptions& how
   return {is_done || answer.sent_twice ? Released::yes : Released::not_held};
 }
 
-std::vector<Holder> CompatStore::evict(const LockKey& key, std::optional<Fence>, const Who&,
+std::vector<Holder> CompatStore::evict(const LockKey& key, const Eviction& how,
                                        const CallOptions& call_options) {
   while (true) {
     const KeyLook look = look_at(key, call_options);
     const auto victim = holder_in(key, look);
+    if (how.asks) return victim ? std::vector{*victim} : std::vector<Holder>{};
     const HoldMark mark{"", driver_.proof_of_victim(look.contents)};
     const ScriptReply answer = run(key, driver_.run("evict", look.name, mark), call_options);
     const auto verdict = verdict_of(name(), answer);

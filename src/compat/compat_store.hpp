@@ -93,7 +93,7 @@ class CompatStore final : public Member {
                 const CallOptions& call_options) override;
   ReleaseResult release(const Claim& claim, const ReleaseOptions& how,
                         const CallOptions& call_options) override;
-  std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
+  std::vector<Holder> evict(const LockKey& key, const Eviction& how,
                             const CallOptions& call_options) override;
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
   std::vector<int> connections() const override { return servers_->connections(); }

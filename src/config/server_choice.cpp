@@ -199,8 +199,8 @@ void add_sentinel_login(const Sources& sources, ServerSettings& settings) {
 }
 
 void refuse_what_no_layout_has(const CommandLine& line, const std::string& compat) {
-  for (const char* name : {"shared", "limit", "owner", "latest", "replicas", "prefix", "fence",
-                           "reason", "all-kinds"}) {
+  for (const char* name : {"shared", "limit", "owner", "latest", "preempt", "replicas", "prefix",
+                           "fence", "reason", "all-kinds"}) {
     if (line.has(name)) throw_usage(compat + ": " + option(name).shown() + " does not go with it");
   }
   const bool has_patterns = subcommand(*line.command).operands == Operands::patterns;

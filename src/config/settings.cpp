@@ -28,9 +28,9 @@ constexpr milliseconds usual_ttl = std::chrono::seconds(30);
 constexpr char latch_verbs[][7] = {"open", "arrive", "wait"};
 
 constexpr char exclusions[][2][10] = {
-    {"json", "env"},      {"json", "acl"},    {"schema", "json"},
-    {"schema", "acl"},    {"watch", "q"},     {"metrics", "json"},
-    {"metrics", "watch"}, {"force", "token"}, {"state", "state-key"},
+    {"json", "env"},        {"json", "acl"},     {"schema", "json"},   {"schema", "acl"},
+    {"watch", "q"},         {"metrics", "json"}, {"metrics", "watch"}, {"force", "token"},
+    {"state", "state-key"}, {"stop", "force"},   {"stop", "token"},
 };
 
 /// A node of a majority that lost its memory waits twice the longest ttl before it votes again; the
@@ -169,8 +169,10 @@ class Resolver {
 
   void resolve(ReleaseSettings& settings) const {
     settings.evict = line_.has("force");
+    settings.stop = line_.has("stop");
+    const bool of_others = settings.evict || settings.stop;
     settings.keys = keys();
-    if (settings.evict) {
+    if (of_others) {
       settings.patterns = patterns();
       if (!settings.patterns.empty() && line_.has("fence")) {
         throw_usage("--fence goes with keys: " + in_quotes(settings.patterns.front()) +
@@ -183,16 +185,19 @@ class Resolver {
       }
     }
     if (settings.keys.empty() && settings.patterns.empty()) refuse_without_key();
-    for (const char* name : {"fence", "reason"}) {
-      if (line_.has(name) && !settings.evict) {
-        throw_usage(option(name).shown() + " goes with --force");
+    for (const char* name : {"fence", "reason", "yes"}) {
+      if (line_.has(name) && !of_others) {
+        throw_usage(option(name).shown() + " goes with --force or --stop");
       }
     }
+    if (line_.has("wait") && !settings.stop) throw_usage("--wait goes with --stop");
+    settings.wait = duration("wait", milliseconds(0), longest_duration);
+    settings.yes = line_.has("yes");
     settings.reason = setting("reason", reason_from).value_or("");
     for (const SourcedValue& given : sources_.in_flags("fence")) {
       settings.fence = Fence{number_from(given, "fence", 1, largest_fence)};
     }
-    if (!settings.evict) settings.token = token_to_release();
+    if (!of_others) settings.token = token_to_release();
   }
 
   void resolve(InspectSettings& settings) const {
@@ -335,6 +340,11 @@ class Resolver {
   void resolve_claim(ClaimSettings& settings, bool ttl_is_needed) const {
     settings.wait = wait();
     settings.stop_signal = setting("signal", signal_from).value_or(SIGTERM);
+    settings.preempt = line_.has("preempt");
+    if (settings.preempt && settings.wait == milliseconds(0)) {
+      throw_usage(
+          "--preempt goes with waiting, not with -n or -w 0: the holder needs time to stop");
+    }
     settings.latest = line_.has("latest");
     if (settings.latest && settings.wait == milliseconds(0)) {
       throw_usage("--latest goes with waiting, not with -n or -w 0: a newer one ends the wait");
@@ -411,7 +421,7 @@ class Resolver {
     const bool none = sources_.is_empty(option("token").variable);
     if (flags.empty() ? none : flags.front().text.empty()) return {};
     const auto token = setting("token", token_from);
-    if (!token) throw_usage(std::string(missing_token) + ", or --force");
+    if (!token) throw_usage(std::string(missing_token) + ", --stop or --force");
     return *token;
   }
 

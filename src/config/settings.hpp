@@ -46,6 +46,7 @@ struct LockSettings : ServerSettings {
 struct ClaimSettings : LockSettings {
   std::optional<milliseconds> wait;  ///< zero: do not wait; nothing: for ever
   bool latest = false;               ///< never true with a `wait` of zero
+  bool preempt = false;              ///< the same
   Limit limit = exclusive;
   milliseconds ttl{0};
   std::optional<Owner> owner;  ///< --owner: exactly this owner; `above` is ignored
@@ -81,12 +82,17 @@ struct RenewSettings : LockSettings {
 };
 
 struct ReleaseSettings : LockSettings {
-  /// Not set with `evict`. Empty if a script passes on the output of an acquire that failed.
+  /// Not set with `evict` or `stop`. Empty if a script passes on the output of an acquire that
+  /// failed.
   std::optional<Token> token;
-  bool evict = false;                 ///< --force
-  std::vector<std::string> patterns;  ///< globs of keys, only with `evict`
-  std::optional<Fence> fence;         ///< only with `evict`: evict only this holder
-  std::string reason;                 ///< with `evict`: shown to the evicted holders
+  bool evict = false;  ///< --force
+  bool stop = false;   ///< --stop; never with `evict`
+  // Only with one of these two:
+  std::vector<std::string> patterns;  ///< globs of keys
+  bool yes = false;                   ///< no question about the keys that the globs match
+  std::optional<Fence> fence;         ///< only this holder
+  std::string reason;                 ///< shown to the holders
+  std::optional<milliseconds> wait;   ///< with `stop`: how long to wait for the holders to go
   bool json = false;
 };
 

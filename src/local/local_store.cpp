@@ -236,7 +236,8 @@ Renewed LocalStore::renew(const Claim& claim, const RenewalOptions& terms,
   const HoldEntry* own = open->table.find_hold(token);
   if (own->backing.mailbox == mailbox_.name()) mailbox_.open();
   open->file.touch();
-  return {Grant{own->fence, lease_of(own->backing.by_process, sent, *lease)}};
+  return {
+      Grant{own->fence, lease_of(own->backing.by_process, sent, *lease)}, {}, own->stop_asked_by};
 }
 
 ReleaseResult LocalStore::release(const Claim& claim, const ReleaseOptions& how,
@@ -250,12 +251,12 @@ ReleaseResult LocalStore::release(const Claim& claim, const ReleaseOptions& how,
   return {outcome, open->table.evicted_by(token)};
 }
 
-std::vector<Holder> LocalStore::evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
+std::vector<Holder> LocalStore::evict(const LockKey& key, const Eviction& how,
                                       const CallOptions& call_options) {
   auto open = OpenKey::open(directory_, key, KeyFile::Use::change, Token{}, call_options);
   if (!open) return {};
-  const auto evicted = open->table.evict(fence, by, open->now, open->notifier);
-  for (const HoldEntry& hold : evicted) open->notifier.tell_evicted(hold.backing);
+  const auto evicted = open->table.evict(how, open->now, open->notifier);
+  for (const HoldEntry& hold : evicted) open->notifier.tell_holder(hold.backing);
   open->save(Token{});
   return local_holders(evicted, open->now);
 }

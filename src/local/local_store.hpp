@@ -30,7 +30,7 @@ class LocalStore final : public Store, public HostView, public Latches {
                 const CallOptions& call_options) override;
   ReleaseResult release(const Claim& claim, const ReleaseOptions& how,
                         const CallOptions& call_options) override;
-  std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
+  std::vector<Holder> evict(const LockKey& key, const Eviction& how,
                             const CallOptions& call_options) override;
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
   HostView* host_view() override { return this; }

@@ -85,8 +85,8 @@ class FifoNotifier final : public WaiterNotifier {
   /// Notifies a waiter, unless it is notified already, that its predecessor in the queue has
   /// changed. False if the waiter's process no longer listens.
   bool tell_moved(const WaiterEntry& waiter);
-  /// Notifies a holder that its hold was evicted.
-  void tell_evicted(const HolderIdentity& holder) { pending_[holder.mailbox] = News::own; }
+  /// Notifies a holder that its hold was evicted, or that it was asked to stop.
+  void tell_holder(const HolderIdentity& holder) { pending_[holder.mailbox] = News::own; }
   void deliver();
 
  private:

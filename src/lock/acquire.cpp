@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -60,6 +61,7 @@ class Acquisition {
   End wait(int cancel_fd);
   End wait_renewing();
   End ask_last(int cancel_fd);
+  void preempt(int cancel_fd);
   std::optional<End> sleep(int cancel_fd);
   CallOptions call_options(int cancel_fd) const { return call_options_for(*claim_, cancel_fd); }
   Acquired stopped(Stop stop);
@@ -83,6 +85,7 @@ class Acquisition {
   bool waited_ = false;
   std::size_t before_wait_ = 0;  ///< how many keys were acquired before the last wait
   std::map<LockKey, Ticket> tickets_;
+  std::set<LockKey> preempted_;
   Deadline begun_ = BootClock::now();
   Deadline again_at_{};
 };
@@ -192,6 +195,7 @@ Acquisition::End Acquisition::wait(int cancel_fd) {
       options.deadline = std::min(options.deadline, later(wait_end_, time_for_a_last_answer));
       if (auto end = ask({true, ticket_}, options)) return end;
     }
+    preempt(cancel_fd);
     return sleep(cancel_fd);
   };
   return ask_until(wait_end_, cancel_fd, outage_, ask_and_sleep,
@@ -209,6 +213,16 @@ Acquisition::End Acquisition::ask_last(int cancel_fd) {
   const bool stood_in_it = ticket_ && refusal_.waiting > 0;
   if (stood_in_it) --refusal_.waiting;
   return Stop::timed_out;
+}
+
+/// Asks the holders to stop, once: later ones were before this client in the queue.
+void Acquisition::preempt(int cancel_fd) {
+  if (!options_.preempt || preempted_.contains(claim_->key)) return;
+  Who by = claim_->who;
+  by.label = "--preempt" + (by.label.empty() ? "" : " of " + by.label);
+  const auto asked = store_.evict(claim_->key, {{}, by, true}, call_options(cancel_fd));
+  preempted_.insert(claim_->key);
+  listener_.preempted(claim_->key, asked);
 }
 
 std::optional<Acquisition::End> Acquisition::sleep(int cancel_fd) {

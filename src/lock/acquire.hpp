@@ -17,6 +17,8 @@ class AcquireListener : public ServerListener {
  public:
   /// The claim for this key is refused, and waits; called for each refusal.
   virtual void waiting(const LockKey& key, const Refusal& refusal) = 0;
+  /// These holders were asked to stop, see AcquireOptions::preempt.
+  virtual void preempted(const LockKeyvirtual void preempted(const LockKey& key, const std::vector<Holder>& holders) = 0;, const std::vector<Holder>virtual void preempted(const LockKey& key, const std::vector<Holder>& holders) = 0;) {}
   /// The key is acquired after a wait.
   virtual void on_acquired(const LockKey& key) = 0;
 };
@@ -44,6 +46,8 @@ struct AcquireOptions {
   /// Whether the server may grant a single key by a message only. The grant is then not confirmed:
   /// its lease is known to last, but the caller must renew it at once.
   bool unconfirmed = false;
+  /// Whether a client that begins to wait asks the holders to stop.
+  bool preempt = false;
   /// The server has answered an earlier part of the same wait, see Interrupted.
   bool reached = false;
 };

@@ -75,6 +75,13 @@ constexpr std::int64_t largest_limit = 1'000'000;
 /// five servers). Readers need to meet only writers, so a majority is enough for them.
 std::size_t votes_needed(std::size_t servers, Limit limit);
 
+/// The command of dlock by which a client holds its lock.
+enum class Via {
+  run,
+  attach,   ///< acquire --attach
+  acquire,  ///< no dlock runs for the hold: nobody renews it, or hears a request to stop
+};
+
 /// The process that made a request, as other clients see it in refusals and `inspect`.
 struct Who {
   std::string host;
@@ -85,6 +92,7 @@ struct Who {
   /// The process id of `command` if `pid` is the dlock that runs it; 0: the same process, or
   /// unknown.
   pid_t command_pid = 0;
+  Via via = Via::run;
   /// Compares everything except command_pid, which may not be known yet.
   bool operator==(const Who& other) const {
     return host == other.host && pid == other.pid && user == other.user &&

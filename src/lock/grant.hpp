@@ -70,12 +70,16 @@ struct Holder {
   int holds = 1;
   Fence fence;
   bool kept = false;  ///< in cooldown: the work has ended, but --min-hold keeps the key taken
+  std::optional<Who> stop_asked_by{};  ///< the client that asked the holder to stop, if one did
   /// The libraries that write such a lock, if the lock has another library's layout. The other
   /// fields then contain only what the lock's value tells: without a time, `acquired_at` is the
   /// epoch; without an expiry, there is no lease.
   std::string library{};
   int held_on = 0;  ///< with several servers: how many have the hold
   int servers = 0;  ///< with several servers: how many there are; else 0
+
+  /// Whether a dlock runs for the hold, which hears a request to stop.
+  bool hears_requests() const { return library.empty() && !kept && who.via != Via::acquire; }
 };
 
 /// One waiter in the queue. `position` counts from 1.

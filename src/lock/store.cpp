@@ -11,11 +11,19 @@ std::optional<Wake::Reason> end_of_sleep(Deadline until, int cancel_fd) {
   return std::nullopt;
 }
 
-std::string evicted_by_text(const Who& by) {
+namespace {
+
+std::string by_text(const Who& by) {
   const std::string reason = by.label.empty() ? "" : ": " + escaped(by.label);
-  return "evicted by " + escaped(by.user) + "@" + escaped(by.host) + " pid " +
-         std::to_string(by.pid) + reason;
+  return " by " + escaped(by.user) + "@" + escaped(by.host) + " pid " + std::to_string(by.pid) +
+         reason;
 }
+
+}  // namespace
+
+std::string evicted_by_text(const Who& by) { return "evicted" + by_text(by); }
+
+std::string stop_asked_by_text(const Who& by) { return "asked to stop" + by_text(by); }
 
 std::string gone_text(const Store& store, const std::optional<Who>& evicted_by) {
   return evicted_by ? evicted_by_text(*evicted_by) : store.name() + " no longer has it";

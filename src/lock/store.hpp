@@ -65,6 +65,8 @@ struct RenewalOptions {
 struct Renewed {
   std::optional<Grant> grant{};
   std::optional<Who> evicted_by{};
+  /// With a grant: the client that asked the holder to stop, if one did; its label is the reason.
+  std::optional<Who> stop_asked_by{};
 };
 
 enum class Released {
@@ -92,6 +94,14 @@ struct ReleaseResult {
   /// The engine has no hold of the token and knows of no eviction: an earlier request may have
   /// released it.
   bool has_gone() const { return outcome == Released::not_held && !evicted_by; }
+};
+
+/// How a client ends the holds of others.
+struct Eviction {
+  std::optional<Fence> fence{};  ///< only the owner with this fence
+  Who by{};                      ///< its label is the reason
+  /// Only ask the holders to stop: each of them keeps its hold until its work has ended.
+  bool asks = false;
 };
 
 /// Why a store is unused for a while.
@@ -163,9 +173,10 @@ class Store {
   virtual ReleaseResult release(const Claim& claim, const ReleaseOptions& how,
                                 const CallOptions& call_options) = 0;
 
-  /// Evicts the owner with this fence, or all owners, and returns the evicted ones. Their next
-  /// renewal or release tells them who `by` is, and the reason from its label.
-  virtual std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
+  /// Evicts the owners that `how` means, or asks them to stop, and returns them. Their next renewal
+  /// (or, for an eviction, release) tells them the client and its reason. A holder in another
+  /// library's layout, or in cooldown, cannot be asked.
+  virtual std::vector<Holder> evict(const LockKey& key, const Eviction& how,
                                     const CallOptions& call_options) = 0;
 
   /// The keys of `query.keys` come first and in their order, including free ones; then the matches
@@ -198,6 +209,8 @@ using StorePtr = std::unique_ptr<Store>;
 
 /// `evicted by deploy@ops1 pid 42: REASON`, for users.
 std::string evicted_by_text(const Who& by);
+/// `asked to stop by deploy@ops1 pid 42: REASON`, for users.
+std::string stop_asked_by_text(const Who& by);
 
 /// `redis://db1:6379/0 no longer has it`, or who evicted it.
 std::string gone_text(const Store& store, const std::optional<Who>& evicted_by);

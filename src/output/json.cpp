@@ -34,6 +34,12 @@ void add_who(Json& json, const Who& who) {
   json["label"] = who.label;
 }
 
+/// Adds the client that evicted a hold, or asked its holder to stop.
+void add_by(Json& json, const char* name, const std::optional<Who>& by) {
+  if (!by) return;
+  json[name] = {{"host", by->host}, {"pid", by->pid}, {"user", by->user}, {"reason", by->label}};
+}
+
 Json lease_json(const Holder& holder) {
   return holder.lease_left ? Json(holder.lease_left->count()) : Json(nullptr);
 }
@@ -62,6 +68,7 @@ Json holder_json(const Holder& holder) {
   json["limit"] = limit_json(holder.limit);
   json["holds"] = holder.holds;
   json["fence"] = holder.fence.value;
+  add_by(json, "stop_asked_by", holder.stop_asked_by);
   if (holder.servers > 0) {
     json["held_on"] = holder.held_on;
     json["servers"] = holder.servers;
@@ -81,12 +88,6 @@ void add_latch(Json& json, const LatchState& state) {
   json["count"] = state.count;
   json["arrived"] = state.arrived;
   json["open"] = state.open();
-}
-
-void add_evicted_by(Json& json, const std::optional<Who>& by) {
-  if (!by) return;
-  json["evicted_by"] = {
-      {"host", by->host}, {"pid", by->pid}, {"user", by->user}, {"reason", by->label}};
 }
 
 Json locks_json(const std::vector<LockFence>& locks) {
@@ -129,26 +130,34 @@ std::string grant_json(const Token& token, milliseconds ttl, const std::vector<L
   return line({{"token", token.text}, {"ttl_ms", ttl.count()}, {"locks", locks_json(locks)}});
 }
 
-std::string renewed_json(const LockKey& key, const std::optional<Grant>& grant,
-                         const std::optional<Who>& evicted_by) {
-  Json json{{"key", key.text}, {"renewed", grant.has_value()}};
-  if (grant) {
-    json["ttl_ms"] = grant->lease.length.count();
-    json["fence"] = fence_json(grant->fence);
+std::string renewed_json(const LockKey& key, const Renewed& renewed) {
+  Json json{{"key", key.text}, {"renewed", renewed.grant.has_value()}};
+  if (renewed.grant) {
+    json["ttl_ms"] = renewed.grant->lease.length.count();
+    json["fence"] = fence_json(renewed.grant->fence);
   }
-  add_evicted_by(json, evicted_by);
+  add_by(json, "evicted_by", renewed.evicted_by);
+  add_by(json, "stop_asked_by", renewed.stop_asked_by);
   return line(json);
 }
 
 std::string released_json(const LockKey& key, bool released, const std::optional<Who>& evicted_by) {
   Json json{{"key", key.text}, {"released", released}};
-  add_evicted_by(json, evicted_by);
+  add_by(json, "evicted_by", evicted_by);
   return line(json);
 }
 
 std::string evicted_json(const LockKey& key, const std::vector<Holder>& evicted) {
   Json json{{"key", key.text}, {"released", !evicted.empty()}, {"evicted", Json::array()}};
   for (const Holder& holder : evicted) json["evicted"].push_back(holder_json(holder));
+  return line(json);
+}
+
+std::string stop_json(const LockKey& key, const std::vector<Holder>& asked) {
+  Json json{{"key", key.text}, {"asked", Json::array()}, {"cannot_be_asked", Json::array()}};
+  for (const Holder& holder : asked) {
+    json[holder.hears_requests() ? "asked" : "cannot_be_asked"].push_back(holder_json(holder));
+  }
   return line(json);
 }
 
@@ -165,7 +174,8 @@ std::string status_json(const RunStatus& status) {
             {"child_signal", or_null(status.child_signal)},
             {"reason", status.reason.empty() ? Json(nullptr) : Json(status.reason)}};
   if (status.lost) json["lost"] = true;
-  add_evicted_by(json, status.evicted_by);
+  add_by(json, "evicted_by", status.evicted_by);
+  add_by(json, "stop_asked_by", status.stop_asked_by);
   json["locks"] = locks_json(status.locks);
   json["waited_ms"] = status.waited.count();
   json["held_ms"] = status.held.count();

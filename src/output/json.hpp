@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lock/grant.hpp"
+#include "lock/store.hpp"
 
 namespace dlock {
 
@@ -32,15 +33,17 @@ struct LockFence {
 /// The output of `acquire --json`.
 std::string grant_json(const Token& token, milliseconds ttl, const std::vector<LockFence>& locks);
 
-/// The output of `renew --json` for a key; without `grant` the token no longer holds it.
-std::string renewed_json(const LockKey& key, const std::optional<Grant>& grant,
-                         const std::optional<Who>& evicted_by);
+/// The output of `renew --json` for a key.
+std::string renewed_json(const LockKey& key, const Renewed& renewed);
 
 /// The output of `release --json` for a key.
 std::string released_json(const LockKey& key, bool released, const std::optional<Who>& evicted_by);
 
 /// The output of `release --force --json` for a key.
 std::string evicted_json(const LockKey& key, const std::vector<Holder>& evicted);
+
+/// The output of `release --stop --json` for a key: the holders that will hear it, and the others.
+std::string stop_json(const LockKey& key, const std::vector<Holder>& asked);
 
 /// The output of `latch --json`.
 std::string latch_json(const LockKey& key, const LatchState& state);
@@ -55,6 +58,7 @@ struct RunStatus {
   std::string reason;  ///< empty if there is nothing to explain
   bool lost = false;
   std::optional<Who> evicted_by;
+  std::optional<Who> stop_asked_by;
   std::vector<LockFence> locks;
   milliseconds waited{0};
   milliseconds held{0};

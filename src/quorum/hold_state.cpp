@@ -53,6 +53,7 @@ void QuorumHold::on_reply(const NodeReply& reply) {
     const auto limit = is_complete ? std::nullopt : grant->limit;
     if (limit) needed_ = std::max(needed_, votes_needed(node_votes.size(), *limit));
     note_grant(*grant);
+    if (renewed->stop_asked_by) stop_asked_by = renewed->stop_asked_by;
   }
 }
 

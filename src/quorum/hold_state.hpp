@@ -73,7 +73,8 @@ class QuorumHold {
   std::uint64_t round = 1;  ///< counts the rounds of requests to all nodes
   std::optional<QuorumMargin> margin;
   std::optional<Who> evicted_by;  ///< as some node reported it
-  std::optional<Wake> change;     ///< reported by a node, not returned by sleep() yet
+  std::optional<Who> stop_asked_by;
+  std::optional<Wake> change;  ///< reported by a node, not returned by sleep() yet
 
   /// Notes a node's reply about this token.
   void on_reply(const NodeReply& reply);

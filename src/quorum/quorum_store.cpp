@@ -280,7 +280,7 @@ Renewed QuorumStore::renew(const Claim& claim, const RenewalOptions& terms,
         throw_if_misused(hold);
       }
       grant->margin = hold.margin;
-      return {std::move(grant)};
+      return {std::move(grant), {}, hold.stop_asked_by};
     }
     const auto without = hold.count(State::gone) + hold.count(State::released);
     const bool is_gone = without > nodes_.size() - hold.needed();
@@ -360,10 +360,10 @@ ReleaseResult QuorumStore::release(const Claim& claim, const ReleaseOptions& how
 
 /// Each server evicts the holders that it has, by its own fences: until the first renewals of a
 /// hold, its fence may differ from server to server.
-std::vector<Holder> QuorumStore::evict(const LockKey& key, std::optional<Fence> fence,
-                                       const Who& by, const CallOptions& call_options) {
+std::vector<Holder> QuorumStore::evict(const LockKey& key, const Eviction& how,
+                                       const CallOptions& call_options) {
   const MemberCall evict = [=](Member& member, const CallOptions& options) {
-    return member.evict(key, fence, by, options);
+    return member.evict(key, how, options);
   };
   const auto answers = nodes_.poll(evict, call_options);
   // An eviction takes two requests, one after the other, to each server.

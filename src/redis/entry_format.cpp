@@ -29,10 +29,16 @@ constexpr std::string_view flags_of_holds = "hpkt";
 /// Fences and clocks stay below it, so that sums of them in nanoseconds fit in 64 bits.
 constexpr std::int64_t largest_number = (1LL << 53) - 1;
 
-/// Encodes a field of `who`; "-" stands for an empty one, and a leading # for COMMAND's pid.
+/// What follows the label in `who`, in the order of Via.
+constexpr const char* names_of_via[] = {"", " =attach", " =acquire"};
+
+/// Encodes a field of `who`; "-" stands for an empty one. A word that begins with one of these
+/// characters begins an addition to `who`.
 std::string who_field(std::string_view text) {
+  constexpr std::string_view of_additions = "#!=";
   if (text.empty()) return "-";
-  if (text.front() == '#') return "%23" + percent_encoded(text.substr(1));
+  if (of_additions.find(text.front()) != std::string_view::npos)
+    return percent_encoded(text.substr(0, 1), of_additions) + percent_encoded(text.substr(1));
   return text == "-" ? "%2D" : percent_encoded(text);
 }
 
@@ -91,7 +97,8 @@ std::string scan_pattern(std::string_view prefix) {
 
 std::string packed_who(const Who& who) {
   return who_field(who.host) + " " + std::to_string(who.pid) + " " + who_field(who.user) + " " +
-         who_field(who.command) + " " + who_field(who.label);
+         who_field(who.command) + " " + who_field(who.label) +
+         names_of_via[static_cast<std::size_t>(who.via)];
 }
 
 Who parse_who(std::string_view text) {
@@ -101,8 +108,14 @@ Who parse_who(std::string_view text) {
   who.user = from_who_field(take_until(text, ' '));
   who.command = from_who_field(take_until(text, ' '));
   who.label = from_who_field(take_until(text, ' '));
+  for (const Via via : {Via::attach, Via::acquire}) {
+    if (!text.starts_with(names_of_via[static_cast<std::size_t>(via)] + 1)) continue;
+    who.via = via;
+    take_until(text, ' ');
+  }
   if (text.starts_with('#')) {
-    who.command_pid = static_cast<pid_t>(parse_number(text.substr(1), 0, INT32_MAX).value_or(0));
+    const auto pid = parse_number(take_until(text, ' ').substr(1), 0, INT32_MAX);
+    who.command_pid = static_cast<pid_t>(pid.value_or(0));
   }
   return who;
 }
@@ -133,6 +146,9 @@ StoredHold parse_hold(std::string_view value, std::int64_t now) {
   hold.owner = hold.kept ? "" : std::string(take_until(value, ' '));
   if (hold.kept) take_until(value, ' ');
   hold.who = parse_who(value);
+  if (const auto stop = value.find(" !"); stop != std::string_view::npos) {
+    hold.stop_asked_by = parse_who(value.substr(stop + 2));
+  }
   hold.acquired_at = WallTime(microseconds(since));
   hold.held = to_ms(std::max<std::int64_t>(now - since, 0));
   const auto end_of_lease = microseconds(at) + lease;

@@ -38,8 +38,8 @@ std::string scan_pattern(std::string_view prefix);
 /// spare the script the work.
 std::string packed_claim(const Claim& claim);
 
-/// Packs host, process, user, command and label as five words. parse_who() is the reverse, and also
-/// reads what packed_command() adds.
+/// Packs host, process, user, command, label and, unless it is `run`, the means. parse_who() is the
+/// reverse, and also reads what packed_command() adds.
 std::string packed_who(const Who& who);
 Who parse_who(std::string_view text);
 

@@ -14,12 +14,14 @@
 namespace dlock {
 namespace {
 
-/// The client that evicted a hold, if the reply about the missing hold names it.
-std::optional<Who> evictor_in(const Reply& reply) {
-  constexpr std::size_t place_of_who = 2;
-  if (reply.items.size() <= place_of_who) return std::nullopt;
-  return parse_who(reply_text(reply, place_of_who));
+/// The client that a reply names at this place, if it names one.
+std::optional<Who> who_in(const Reply& reply, std::size_t place) {
+  if (reply.items.size() <= place) return std::nullopt;
+  return parse_who(reply_text(reply, place));
 }
+
+/// The client that evicted a hold, in the reply about the missing hold.
+std::optional<Who> evictor_in(const Reply& reply) { return who_in(reply, 2); }
 
 /// The first arguments of an `operation` that takes a whole claim.
 std::vector<std::string> claim_arguments(const std::string& operation, const Claim& claim) {
@@ -254,7 +256,9 @@ Renewed RedisStore::renewed_by(const ScriptReply& reply, const Asked& asked, mil
   replicate(key, reply.link, call_options);
   tidy(key, reply_number(reply, 4), call_options);
   return {Grant{Fence{reply_number(reply, 2)}, Lease{lease, valid_until(sent, lease)}, true,
-                Limit{reply_number(reply, 3)}}};
+                Limit{reply_number(reply, 3)}},
+          {},
+          who_in(reply, 5)};
 }
 
 ReleaseResult RedisStore::release(const Claim& claim, const ReleaseOptions& how,
@@ -299,17 +303,19 @@ std::pair<ReleaseResult, LinkId> RedisStore::release_once(const Asked& asked, Re
   return {{released_before ? Released::yes : Released::not_held, evictor}, reply.link};
 }
 
-std::vector<Holder> RedisStore::evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
+std::vector<Holder> RedisStore::evict(const LockKey& key, const Eviction& how,
                                       const CallOptions& call_options) {
   while (true) {
     auto seen = look_at_holders(key, call_options);
-    if (fence) std::erase_if(seen, [&](const Holder& each) { return each.fence != *fence; });
+    if (how.fence)
+      std::erase_if(seen, [&](const Holder& each) { return each.fence != *how.fence; });
     if (seen.empty()) return {};
     // The request names the holds by their fences. A request that is sent twice could otherwise
     // evict a later holder.
     const auto fences =
         joined(seen, " ", [](const Holder& each) { return std::to_string(each.fence.value); });
-    const ScriptReply reply = run(key, {"force", "", fences, packed_who(by)}, call_options);
+    const ScriptReply reply =
+        run(key, {how.asks ? "stop" : "force", "", fences, packed_who(how.by)}, call_options);
     tidy(key, reply_number(reply, 2), call_options);
     auto evicted = holders_from(reply, 3, reply_number(reply, 1));
     if (!evicted.empty()) return evicted;

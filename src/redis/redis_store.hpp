@@ -35,7 +35,7 @@ class RedisStore : public Member, public Latches {
                 const CallOptions& call_options) override;
   ReleaseResult release(const Claim& claim, const ReleaseOptions& how,
                         const CallOptions& call_options) override;
-  std::vector<Holder> evict(const LockKey& key, std::optional<Fence> fence, const Who& by,
+  std::vector<Holder> evict(const LockKey& key, const Eviction& how,
                             const CallOptions& call_options) override;
   std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) override;
   bool may_be_taken_late(const Claim& claim) const override {

@@ -111,16 +111,19 @@ Released LockTable::release(const Token& token, ReleaseMode mode, Now now, Waite
   return answer;
 }
 
-std::vector<HoldEntry> LockTable::evict(std::optional<Fence> fence, const Who& by, Now now,
-                                        WaiterNotifier& wakes) {
+std::vector<HoldEntry> LockTable::evict(const Eviction& how, Now now, WaiterNotifier& wakes) {
   TableTransaction op(*this, now, wakes, Token{});
   std::vector<HoldEntry> out;
   std::erase_if(holds, [&](HoldEntry& hold) {
-    if (!hold.counts() || (fence && hold.fence != *fence)) return false;
+    if (!hold.counts() || (how.fence && hold.fence != *how.fence)) return false;
     out.push_back(hold);
+    if (how.asks) {
+      if (hold.inside() && !hold.stop_asked_by) hold.stop_asked_by = how.by;
+      return false;
+    }
     if (!hold.inside()) return true;
     hold = tombstone(hold.token, hold.lease, op.now());
-    hold.who = by;
+    hold.who = how.by;
     return false;
   });
   op.admit_waiters();
@@ -150,6 +153,7 @@ Holder hold_from(const HoldEntry& entry, const Now& now) {
   hold.lease_left = std::chrono::ceil<milliseconds>(left_of(entry, now.lease_clock));
   hold.limit = entry.limit;
   hold.fence = entry.fence;
+  hold.stop_asked_by = entry.stop_asked_by;
   return hold;
 }
 

@@ -53,6 +53,7 @@ struct HoldEntry {
   Fence fence;
   Who who;
   HolderIdentity backing;
+  std::optional<Who> stop_asked_by{};  ///< the first client that asked its holder to stop
   bool operator==(const HoldEntry&) const = default;
   /// Whether its owner holds the key, and may re-enter it.
   bool inside() const { return flag == Flag::held || flag == Flag::provisional; }
@@ -136,10 +137,9 @@ struct LockTable {
   std::optional<milliseconds> renew(const Token& token, std::optional<milliseconds> ttl, Now now,
                                     WaiterNotifier& wakes);
   Released release(const Token& token, ReleaseMode mode, Now now, WaiterNotifier& wakes);
-  /// Evicts all holds, or those with this fence, and returns them. Their holders learn from
-  /// evicted_by() who `by` is.
-  std::vector<HoldEntry> evict(std::optional<Fence> fence, const Who& by, Now now,
-                               WaiterNotifier& wakes);
+  /// Evicts holds, or asks their holders to stop, and returns these holds. The holders learn from
+  /// evicted_by() or HoldEntry::stop_asked_by who did.
+  std::vector<HoldEntry> evict(const Eviction& how, Now now, WaiterNotifier& wakes);
   /// The client that evicted the hold of this token, if known; its label is the reason.
   std::optional<Who> evicted_by(const Token& token) const;
   /// Expires old holds and grants the lock to waiters, as every request does.

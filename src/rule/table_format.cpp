@@ -57,6 +57,9 @@ class Writer {
   void value(WallTime time) { value(time.time_since_epoch()); }
   void value(Ticket ticket) { value(ticket.value); }
   void value(Fence fence) { value(fence.value); }
+  void last_value(Via via) {
+    if (via != Via::run) value(static_cast<int>(via));
+  }
 
  private:
   std::string& text_;
@@ -130,6 +133,9 @@ class Reader {
   }
   /// The limit leaves room for the next fence.
   void value(Fence& fence) { fence.value = number_within(0, INT64_MAX - 1); }
+  void last_value(Via& via) {
+    if (!fields_.empty()) via = static_cast<Via>(number_within(1, 2));
+  }
 
  private:
   std::int64_t number_within(std::int64_t low, std::int64_t high) {
@@ -183,11 +189,13 @@ void fields(auto& text, auto&... all) { (field(text, all), ...); }
 void hold_fields(auto& text, auto& hold) {
   fields(text, hold.token, hold.owner, hold.flag, hold.at, hold.since, hold.lease, hold.ttl,
          hold.min_hold, hold.limit, hold.fence, hold.who, hold.backing);
+  text.last_value(hold.who.via);
 }
 
 void waiter_fields(auto& text, auto& waiter) {
   fields(text, waiter.token, waiter.owner, waiter.ticket, waiter.seen, waiter.told, waiter.ttl,
          waiter.min_hold, waiter.limit, waiter.who, waiter.backing);
+  text.last_value(waiter.who.via);
 }
 
 void latest_fields(auto& text, auto& latest) {
@@ -220,7 +228,10 @@ std::string text_in(Form form, const LockKey& key, const LockTable& table, std::
   head_lines(out, key, table);
   if (table.last) out.line("last", [&] { last_fields(out, *table.last); });
   if (table.latest) out.line("latest", [&] { latest_fields(out, *table.latest); });
-  for (const HoldEntry& hold : table.holds) out.line("hold", [&] { hold_fields(out, hold); });
+  for (const HoldEntry& hold : table.holds) {
+    out.line("hold", [&] { hold_fields(out, hold); });
+    if (hold.stop_asked_by) out.line("stop", [&] { field(out, *hold.stop_asked_by); });
+  }
   write_waiters(out, table, 0, waiters);
   out.line(last_line, nothing);
   return text;
@@ -241,6 +252,8 @@ NamedTable parse_in(Form form, std::string_view text, const std::string& where) 
     if (kind == last_line) break;
     if (kind == "hold") {
       hold_fields(in, named.table.holds.emplace_back());
+    } else if (kind == "stop" && !named.table.holds.empty()) {
+      field(in, named.table.holds.back().stop_asked_by.emplace());
     } else if (kind == "last") {
       last_fields(in, named.table.last.emplace());
     } else if (kind == "latest") {

@@ -29,6 +29,7 @@ class Supervisor {
   Deadline loss_deadline() const;
   Deadline max_hold_deadline() const;
   void sleep();
+  void ask_child_to_end();
 
   void hear_signals();
   void reap_adopted();
@@ -91,7 +92,14 @@ void Supervisor::sleep() {
   poll_until(fds, at_once ? BootClock::now() : std::min({deadline, look_by, look_at_rest}));
   end_is_told_ = end_is_told_ || fds[0].revents != 0;
   const bool look = fds[2].revents != 0 || (look_by != never && BootClock::now() >= look_by);
-  loss_told_ = look && options_.loss->look();
+  const auto news = look ? options_.loss->look() : StopSource::News::none;
+  loss_told_ = news == StopSource::News::lost;
+  if (news == StopSource::News::stop_asked) ask_child_to_end();
+}
+
+void Supervisor::ask_child_to_end() {
+  pass_on({options_.stop_signal, false});
+  if (options_.on_stop_asked) options_.on_stop_asked();
 }
 
 /// When a possible loss requires action. With keep_running_on_loss a late renewal requires none:

@@ -20,9 +20,14 @@ class StopSource {
   virtual int fd() const = 0;
   /// The latest time for the next call of look(); each call moves it on.
   virtual Deadline look_by() const { return never; }
-  /// The supervisor calls it when fd() is readable, or at look_by(). True means stop now; false
-  /// means that there is no loss, and fd() is unreadable again. Must not block for long.
-  virtual bool look() = 0;
+  enum class News {
+    none,
+    stop_asked,  ///< somebody asks the child to end; told once
+    lost,        ///< stop the child now
+  };
+  /// The supervisor calls it when fd() is readable, or at look_by(). Unless there is a loss, fd()
+  /// is unreadable again. Must not block for long.
+  virtual News look() = 0;
   /// The supervisor will not look any more: it is about to stop the child, which may take a while,
   /// or it has noticed a loss and the child runs on.
   virtual void look_no_more() {}
@@ -56,6 +61,9 @@ struct SuperviseOptions {
   /// Called once, when a loss is noticed and the child runs on. A loss that stops the child is
   /// reported only in the Ending: a message that blocks (a full pipe) must not delay the kill.
   std::function<void()> on_loss;
+  /// Called once, when the child has got `stop_signal` because somebody asks it to end. It gets as
+  /// long as it takes.
+  std::function<void()> on_stop_asked;
   /// If the watchdog has begun to kill, the child's end counts as a loss, and supervise() kills its
   /// descendants, too. Null: no watchdog.
   Watchdog* watchdog = nullptr;

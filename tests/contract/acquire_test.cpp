@@ -103,7 +103,7 @@ TEST_OF_ENGINES("if what is had is lost meanwhile, it begins again") {
   const Claim blocking = taken(*store, claim_on("b"));
   LockAcquirer<Engine> acquiring(engine, claims_on({"a", "b"}, milliseconds(30'000)));
   REQUIRE(eventually([&] { return is_awaited(*watcher, "b"); }));
-  const auto out = store->evict(LockKey{"a"}, std::nullopt, evictor, soon());
+  const auto out = store->evict(LockKey{"a"}, {std::nullopt, evictor}, soon());
   REQUIRE(out.size() == 1);
   REQUIRE(eventually([&] {
     const auto holders = state_of(*watcher, "a").holders;
@@ -212,7 +212,7 @@ TEST_OF_ENGINES("one who waited too long holds nothing even where the lock came 
       return !eventually([&] { return is_free(*store, key); }, milliseconds(5000));
     };
     if (!cut_off) CHECK((had ? !is_free(*store, key) : !is_left()));
-    store->evict(LockKey{key}, std::nullopt, evictor, soon());
+    store->evict(LockKey{key}, {std::nullopt, evictor}, soon());
   }
   CHECK(looked >= 3);
 }

@@ -79,7 +79,7 @@ void all_masters_are_inspected(const Cluster& cluster) {
   }
   CHECK(all.size() == states.size());
   for (const Claim& claim : claims) {
-    CHECK(store->evict(claim.key, std::nullopt, evictor, soon()).size() == 1);
+    CHECK(store->evict(claim.key, {std::nullopt, evictor}, soon()).size() == 1);
   }
   CHECK(store->inspect({{}, {"*"}}, soon()).empty());
 }

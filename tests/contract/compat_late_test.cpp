@@ -24,7 +24,7 @@ bool exists(const RedisServer& server, const std::string& key) {
 struct NetOfLayout {
   explicit NetOfLayout(const WrittenLayout& of_layout) : row(of_layout) {}
 
-  std::vector<Holder> evict() const { return store->evict(held.key, {}, evictor, soon()); }
+  std::vector<Holder> evict() const { return store->evict(held.key, {{}, evictor}, soon()); }
   /// Grants `held` and begins an eviction of it; the proxy holds the replies. The connection was
   /// open before, and the server knew the script.
   std::future<std::vector<Holder>> begin_eviction() {
@@ -106,9 +106,9 @@ TEST_CASE("compat: an eviction over several servers is one at each, and comes to
   QuorumStore store = redlock_store(servers);
   const Claim claim = claim_on("N");
   granted(store, claim);
-  CHECK(store.evict(claim.key, {}, evictor, soon()).size() == 1);
+  CHECK(store.evict(claim.key, {{}, evictor}, soon()).size() == 1);
   for (const RedisServer& server : servers) CHECK(!exists(server, "N"));
-  CHECK(store.evict(claim.key, {}, evictor, soon()).empty());
+  CHECK(store.evict(claim.key, {{}, evictor}, soon()).empty());
 }
 
 TEST_CASE("compat: a shared lock of Symfony's is evicted with all who hold it") {
@@ -117,7 +117,7 @@ TEST_CASE("compat: a shared lock of Symfony's is evicted with all who hold it") 
   const std::string first = "q0V3s9T0m1n2b3v4c5x6z7l8k9j0h1g2f3d4s5a6p7o=";
   const std::string second = "z0V3s9T0m1n2b3v4c5x6z7l8k9j0h1g2f3d4s5a6p7o=";
   server.command({"ZADD", "N", "9999999999998", first, "9999999999999", second});
-  CHECK(store->evict({"N"}, {}, evictor, soon()).size() == 1);
+  CHECK(store->evict({"N"}, {{}, evictor}, soon()).size() == 1);
   CHECK(!exists(server, "N"));
 }
 
@@ -170,7 +170,7 @@ TEST_CASE("compat: a user without the right to publish releases and evicts all t
     CHECK(release(*store, claim) == Released::yes);
     CHECK(!exists(server, key));
     granted(*store, claim_on("N"));
-    CHECK(store->evict(claim.key, {}, evictor, soon()).size() == 1);
+    CHECK(store->evict(claim.key, {{}, evictor}, soon()).size() == 1);
     CHECK(!exists(server, key));
   }
 }

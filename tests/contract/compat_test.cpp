@@ -210,7 +210,7 @@ TEST_CASE("compat: a release sends what waiters of Spring and Redisson listen fo
       const Claim claim = claim_on("N");
       granted(*store, claim);
       if (by_force) {
-        CHECK(store->evict(claim.key, {}, evictor, soon()).size() == 1);
+        CHECK(store->evict(claim.key, {{}, evictor}, soon()).size() == 1);
       } else {
         CHECK(release(*store, claim) == Released::yes);
       }
@@ -246,8 +246,8 @@ TEST_CASE("compat: a lock of the library refuses, and one of ours is renewed whi
     // A second client of dlock cannot acquire it, but can evict it.
     const auto other = compat_store(row.layout, server.address());
     refused(*other, claim_on("N"));
-    CHECK(other->evict(claim.key, {}, evictor, soon()).size() == 1);
-    CHECK(other->evict(claim.key, {}, evictor, soon()).empty());
+    CHECK(other->evict(claim.key, {{}, evictor}, soon()).size() == 1);
+    CHECK(other->evict(claim.key, {{}, evictor}, soon()).empty());
     CHECK(!store->renew(claim, {.granted = Fence{}}, soon()).grant);
   }
 }
@@ -257,7 +257,7 @@ void check_left_alone(Store& store, const std::string& key, const std::string& r
                       bool listed = true) {
   CAPTURE(key);
   CHECK(fails([&] { store.acquire(claim_on(key), {}, soon()); }, ErrorKind::wrong_data, reason));
-  CHECK(fails([&] { store.evict({key}, {}, evictor, soon()); }, ErrorKind::wrong_data, reason));
+  CHECK(fails([&] { store.evict({key}, {{}, evictor}, soon()); }, ErrorKind::wrong_data, reason));
   const auto inspects = [&] { store.inspect({{LockKey{key}}, {}}, soon()); };
   if (listed) CHECK(fails(inspects, ErrorKind::wrong_data, reason));
 }

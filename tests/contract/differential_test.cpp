@@ -57,7 +57,7 @@ struct Step {
   std::int64_t ttl_ms = 1000;
   std::int64_t floor_ms = 0;
   bool flag_a = false;                   ///< wait; renew with own ttl; unsure; everybody; listen
-  bool flag_b = false;                   ///< send a ticket; ignore the min-hold
+  bool flag_b = false;                   ///< send a ticket; ignore the min-hold; only ask to stop
   std::int64_t advance_us = 0;           ///< also the ticket, relative to now
   std::optional<std::int64_t> fence_us;  ///< proposed, relative to now; else to the last fence
   bool latest = false;                   ///< for acquire
@@ -85,11 +85,8 @@ std::string fence_brought(const Step& step, Fence last) {
   return std::to_string(std::max<std::int64_t>(1, last.value + *step.fence_us));
 }
 
-/// The client that evicts, if this step of Op::force names one.
-std::optional<Who> evictor(const Step& step) {
-  if (!step.flag_b) return std::nullopt;
-  return Who{"h", step.token, "u", "c", "l"};
-}
+/// The client of a step of Op::force, which evicts, or asks the holders to stop.
+Who client_of(const Step& step) { return Who{"h", step.token, "u", "c", "l"}; }
 
 std::string token_name(int token) {
   return std::string(owners[token / tokens_each]) + ":" + std::to_string(token);
@@ -154,9 +151,7 @@ class TableSide final : public WaiterNotifier {
         const auto ttl = step.flag_a ? std::nullopt : std::optional(milliseconds(step.ttl_ms));
         const auto lease = table_.renew(token, ttl, now_, *this, brought(step));
         if (lease) {
-          const HoldEntry& hold = *table_.stored.find_hold(token);
-          answer({"renewed", number(lease->count()), number(hold.fence.value),
-                  number(hold.limit.owners)});
+          answer_renewed(*lease, *table_.stored.find_hold(token));
         } else {
           answer_not_held("gone", token);
         }
@@ -165,8 +160,7 @@ class TableSide final : public WaiterNotifier {
       case Op::rejoin: {
         const auto granted = table_.rejoin(claim_of(step), *brought(step), now_, *this);
         if (granted) {
-          answer({"renewed", number(granted->lease.count()), number(granted->fence.value),
-                  number(table_.stored.find_hold(token)->limit.owners)});
+          answer_renewed(granted->lease, *table_.stored.find_hold(token));
         } else {
           answer_not_held("gone", token);
         }
@@ -193,8 +187,8 @@ class TableSide final : public WaiterNotifier {
         std::optional<Fence> fence;
         if (!step.flag_a) fence = some_fence();
         std::vector<std::string> out;
-        for (const HoldEntry& hold : table_.force(fence, evictor(step), now_, *this))
-          out.push_back(text(hold));
+        const Eviction how{fence, client_of(step), step.flag_b};
+        for (HoldEntry hold : table_.force(how, now_, *this)) out.push_back(text(hold));
         std::sort(out.begin(), out.end());
         answer(out);
         break;
@@ -316,7 +310,8 @@ class TableSide final : public WaiterNotifier {
            " " + number(at.count()) + " " + number(hold.since.count()) + " " +
            number(hold.fence.value) + " " + number(hold.lease.count()) + " " +
            number(hold.ttl.count()) + " " + number(hold.limit.owners) + " " + hold.owner.text +
-           " h " + number(hold.who.pid) + " u c l";
+           " h " + number(hold.who.pid) + " u c l" +
+           (hold.stop_asked_by ? " !" + packed_who(*hold.stop_asked_by) : "");
   }
 
   void state() {
@@ -338,6 +333,13 @@ class TableSide final : public WaiterNotifier {
     // If an owner has several holds, a node may name another of them.
     if (table_.stored.last && !member_) texts.push_back(last_grant(*table_.stored.last));
     answer(texts);
+  }
+
+  void answer_renewed(milliseconds lease, const HoldEntry& hold) {
+    Words words{"renewed", number(lease.count()), number(hold.fence.value),
+                number(hold.limit.owners)};
+    if (hold.stop_asked_by) words.push_back(packed_who(*hold.stop_asked_by));
+    answer(words);
   }
 
   void answer_not_held(const char* word, const Token& token) {
@@ -443,15 +445,15 @@ class ScriptSide {
 
  private:
   static Words forcing(const Step& step, Fence fence) {
-    Words arguments{"force", "", step.flag_a ? "" : number(fence.value)};
-    if (const auto by = evictor(step)) arguments.push_back(packed_who(*by));
-    return arguments;
+    return {step.flag_b ? "stop" : "force", "", step.flag_a ? "" : number(fence.value),
+            packed_who(client_of(step))};
   }
 
   /// An answer without the flag that says whether more work is left.
   static Words without_more(Words words) {
     const bool not_held = words[0] == "gone" || words[0] == "absent";
-    words.erase(not_held ? words.begin() + 1 : words.end() - 1);
+    const std::ptrdiff_t place = not_held ? 1 : words[0] == "renewed" ? 4 : std::ssize(words) - 1;
+    words.erase(words.begin() + place);
     return words;
   }
 

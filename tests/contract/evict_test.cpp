@@ -66,7 +66,7 @@ TEST_CASE(
   granted(holder, held);
   queue_up(waiter, next);
   net.after_lost = [&] { CHECK(let_in(waiter, next)); };
-  const auto evicted = operator_side.evict(held.key, std::nullopt, evictor, soon());
+  const auto evicted = operator_side.evict(held.key, {std::nullopt, evictor}, soon());
   REQUIRE(evicted.size() == 1);
   CHECK(evicted[0].owner == held.owner.text);
   CHECK_FALSE(renew(holder, held));

@@ -128,7 +128,7 @@ TEST_OF_ENGINES("the renewal of what is lost brings nothing back") {
   const Claim claim = claim_on("k");
   CHECK(!renew(*store, claim));
   granted(*store, claim);
-  CHECK(store->evict(claim.key, std::nullopt, evictor, soon()).size() == 1);
+  CHECK(store->evict(claim.key, {std::nullopt, evictor}, soon()).size() == 1);
   CHECK(!renew(*store, claim));
   CHECK(state_of(*other, "k").holders.empty());
   CHECK(enters(*other, claim_on("k")));
@@ -147,7 +147,7 @@ TEST_OF_ENGINES("another store than had it upholds a hold, and makes it whole ag
     return upheld && upheld->lease.length == claim.ttl && stands_everywhere(*watcher, "k");
   }));
   CHECK(state_of(*watcher, "k").holders.at(0).fence == fence);
-  CHECK(store->evict(claim.key, std::nullopt, evictor, soon()).size() == 1);
+  CHECK(store->evict(claim.key, {std::nullopt, evictor}, soon()).size() == 1);
   CHECK(!other->renew(claim, {.granted = fence}, soon()).grant);
   CHECK(state_of(*watcher, "k").holders.empty());
 }
@@ -258,7 +258,7 @@ TEST_OF_ENGINES("exclusive, shared and limit N go together as their limits say, 
       CHECK(had == fits(inside, limit, engine.by_majority()));
       if (had) inside.push_back(limit);
     }
-    CHECK(store->evict(LockKey{"k"}, std::nullopt, evictor, soon()).size() == inside.size());
+    CHECK(store->evict(LockKey{"k"}, {std::nullopt, evictor}, soon()).size() == inside.size());
   }
 }
 
@@ -404,8 +404,8 @@ TEST_OF_ENGINES("force throws out the owner with one fence, re-entrant holds too
   REQUIRE(eventually([&] { return stands_everywhere(*watcher, "k"); }));
   granted(*store, b);
   granted(*store, inner);
-  CHECK(store->evict(a.key, Fence{1}, evictor, soon()).empty());
-  const auto out = store->evict(a.key, grant.fence, evictor, soon());
+  CHECK(store->evict(a.key, {Fence{1}, evictor}, soon()).empty());
+  const auto out = store->evict(a.key, {grant.fence, evictor}, soon());
   REQUIRE(out.size() == 1);
   CHECK(out[0].owner == "a");
   CHECK(out[0].holds == 2);
@@ -413,7 +413,7 @@ TEST_OF_ENGINES("force throws out the owner with one fence, re-entrant holds too
   CHECK(!renew(*store, inner));
   CHECK(renew(*store, b).has_value());
   granted(*store, claim_of("a", "k", no_limit));
-  CHECK(store->evict(a.key, std::nullopt, evictor, soon()).size() == 2);
+  CHECK(store->evict(a.key, {std::nullopt, evictor}, soon()).size() == 2);
   CHECK(enters(*store, claim_on("k")));
 }
 
@@ -428,7 +428,7 @@ TEST_OF_ENGINES("force frees a kept key too, and lets in who waits") {
   release(*store, kept);
   Claim next = claim_on("k");
   queue_up(*waiting, next);
-  const auto out = store->evict(kept.key, std::nullopt, evictor, soon());
+  const auto out = store->evict(kept.key, {std::nullopt, evictor}, soon());
   REQUIRE(out.size() == 1);
   CHECK(out[0].kept);
   CHECK(let_in(*waiting, next));
@@ -453,7 +453,7 @@ TEST_OF_ENGINES(
   Engine engine;
   const auto store = engine.open(), other = engine.open();
   const Claim claim = taken(*store, claim_on("k"));
-  CHECK(other->evict(claim.key, std::nullopt, evictor, soon()).size() == 1);
+  CHECK(other->evict(claim.key, {std::nullopt, evictor}, soon()).size() == 1);
   const auto renewed = store->renew(claim, {}, soon());
   CHECK(!renewed.grant);
   CHECK(renewed.evicted_by == evictor);

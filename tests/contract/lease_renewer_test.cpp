@@ -80,7 +80,7 @@ TEST_OF_ENGINES("a keeper tells that a hold has gone, with the next renewal") {
   const Held first = take(*store, "a", milliseconds(12'000)), second = take(*store, "b", long_ttl);
   LeaseRenewer keeper(*store, {second, first});
   const auto end = keeper.safe_until();
-  other->evict(LockKey{"a"}, std::nullopt, evictor, soon());
+  other->evict(LockKey{"a"}, {std::nullopt, evictor}, soon());
   CHECK(!unharmed_until(keeper, end));
   // Two renewals were due by then.
   CHECK(BootClock::now() < end - milliseconds(2000));

@@ -254,7 +254,7 @@ TEST_CASE("an eviction frees a server that is farther than the others, too") {
     proxy.delay(Direction::requests, each_way);
     proxy.delay(Direction::replies, each_way);
     const auto evicted =
-        counted_majority(far, of_evictor)->evict(claim.key, std::nullopt, evictor, soon());
+        counted_majority(far, of_evictor)->evict(claim.key, {std::nullopt, evictor}, soon());
     REQUIRE(evicted.size() == 1);
     CHECK(evicted[0].owner == claim.owner.text);
     // The hold leaves a tombstone.

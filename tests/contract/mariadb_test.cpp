@@ -139,7 +139,7 @@ TEST_CASE("MariaDB: a holder that was evicted hears of it, though its release ca
   const auto store = store_at(address), other = store_at(server.address(false));
   const Claim claim = claim_on("k");
   granted(*store, claim);
-  CHECK(other->evict(claim.key, std::nullopt, evictor, soon()).size() == 1);
+  CHECK(other->evict(claim.key, {std::nullopt, evictor}, soon()).size() == 1);
   proxy.hold(Direction::requests, Whom::open_now);
   auto releasing =
       std::async(std::launch::async, [&] { return store->release(claim, {}, soon()); });
@@ -262,7 +262,7 @@ TEST_CASE("MariaDB: a waiter is let in within seconds where the evicted holder s
   REQUIRE(eventually([&] { return first.listener.waits(); }));
   LockAcquirer<DeployedEngine> second(open, {claim_on("k")});
   REQUIRE(eventually([&] { return second.listener.waits(); }));
-  CHECK(administrator->evict(held.key, std::nullopt, evictor, soon()).size() == 1);
+  CHECK(administrator->evict(held.key, {std::nullopt, evictor}, soon()).size() == 1);
   // The holder does not learn of it and stays connected. The waiters would poll after 25 s.
   CHECK(eventually([&] { return first.has_ended() || second.has_ended(); }, milliseconds(15'000)));
   CHECK(first.has_ended() != second.has_ended());

@@ -154,8 +154,9 @@ TEST_CASE("an eviction repeated after its reply was lost evicts nobody who came 
   SUBCASE("of one fence") { fence = of_held; }
   // The reply to its own look at the holders is delivered.
   net.proxy.hold(Direction::replies);
-  auto evicted = std::async(std::launch::async,
-                            [&] { return store->evict(held.key, fence, evictor, soon()); });
+  auto evicted = std::async(std::launch::async, [&] {
+    return store->evict(held.key, {fence, evictor}, soon());
+  });
   const auto is_held = [&] {
     const auto holders = state_of(*net.direct(), "k").holders;
     return holders.size() == 1 && holders[0].owner == held.owner.text;
@@ -183,8 +184,9 @@ TEST_CASE("an eviction of many takes a look and one request, and names them all"
   bool lost = false;
   SUBCASE("where the answer comes") {}
   SUBCASE("where the answer is lost, and comes to a second request") { lost = true; }
-  auto evicted = std::async(std::launch::async,
-                            [&] { return store->evict({"k"}, std::nullopt, evictor, soon()); });
+  auto evicted = std::async(std::launch::async, [&] {
+    return store->evict({"k"}, {std::nullopt, evictor}, soon());
+  });
   let_through_until(net.proxy, [&] { return state_of(*net.direct(), "k").holders.empty(); });
   constexpr int look_and_eviction = 3;
   CHECK(net.proxy.requests() - before == look_and_eviction);
@@ -202,8 +204,9 @@ TEST_CASE("an eviction finds the next holder where the first has released meanwh
   const auto store = net.through_ready(), holder = net.direct();
   const Claim held = taken(*holder, claim_on("k")), next = claim_on("k");
   net.proxy.hold(Direction::replies);
-  auto evicted = std::async(std::launch::async,
-                            [&] { return store->evict(held.key, std::nullopt, evictor, soon()); });
+  auto evicted = std::async(std::launch::async, [&] {
+    return store->evict(held.key, {std::nullopt, evictor}, soon());
+  });
   const bool has_looked = eventually([&] { return net.proxy.held(Direction::replies) == 2; });
   CHECK(has_looked);
   CHECK(release(*holder, held) == Released::yes);
@@ -222,7 +225,7 @@ TEST_CASE("an eviction needs nothing of the queue and the latch beside the holde
   engine.server.command({"ZADD", "dlock:{k}:queue", "1", "w"});
   engine.server.command({"HSET", "dlock:{k}:waiters", "w", "damaged"});
   engine.server.command({"SET", "dlock:{k}:latch", "foreign"});
-  CHECK(store->evict({"k"}, std::nullopt, evictor, soon()).size() == 1);
+  CHECK(store->evict({"k"}, {std::nullopt, evictor}, soon()).size() == 1);
   CHECK(engine.server.command({"EXISTS", "dlock:{k}:queue"}).number == 0);
 }
 
@@ -230,7 +233,7 @@ TEST_CASE("a holder that was evicted hears of it, also where its first release w
   Net net;
   const auto store = net.through_ready(), other = net.direct();
   const Claim claim = taken(*store, claim_on("k"));
-  CHECK(other->evict(claim.key, std::nullopt, evictor, soon()).size() == 1);
+  CHECK(other->evict(claim.key, {std::nullopt, evictor}, soon()).size() == 1);
   ReleaseResult result;
   SUBCASE("on a connection that says nothing any more") {
     net.proxy.black_hole(Direction::requests, Whom::open_now);

@@ -70,7 +70,7 @@ bool whole_day(const std::function<StorePtr()>& open) {
   well = well && refused(*waiting, next, {true, ticket}).ahead == 1;
   well = well && release(*gone, passed) == Released::left_queue;
   well = well && holder->inspect({{held.key}, {"*"}}, soon()).at(0).waiters.size() == 1;
-  well = well && holder->evict(held.key, std::nullopt, evictor, soon()).size() == 1;
+  well = well && holder->evict(held.key, {std::nullopt, evictor}, soon()).size() == 1;
   well = well && news(*waiting, next, Wake::Reason::granted) && renew(*waiting, next);
   return well && release(*waiting, next) == Released::yes && !renew(*waiting, next);
 }
@@ -378,8 +378,12 @@ TEST_CASE("a hold that a later version may write is refused by each request, and
       [&] { renew(*store, itself); },
       [&] { release(*store, itself); },
       [&] { release(*store, other); },
-      [&] { store->evict(LockKey{"k"}, std::nullopt, evictor, soon()); },
-      [&] { store->evict(LockKey{"k"}, Fence{std::stoll(us)}, evictor, soon()); },
+      [&] {
+        store->evict(LockKey{"k"}, {std::nullopt, evictor}, soon());
+      },
+      [&] {
+        store->evict(LockKey{"k"}, {Fence{std::stoll(us)}, evictor}, soon());
+      },
       [&] {
         store->inspect({{LockKey{"k"}}, {}}, soon());
       },

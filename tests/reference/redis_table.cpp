@@ -384,16 +384,20 @@ Released RedisTable::release(const Token& token, const ReleaseTerms& terms, Serv
   return answer;
 }
 
-std::vector<HoldEntry> RedisTable::force(std::optional<Fence> fence, const std::optional<Who>& by,
-                                         ServerNow now, WaiterNotifier& wakes) {
+std::vector<HoldEntry> RedisTable::force(const Eviction& how, ServerNow now,
+                                         WaiterNotifier& wakes) {
   RedisTransaction op(*this, now, wakes, Token{});
   std::vector<HoldEntry> out;
   std::erase_if(stored.holds, [&](HoldEntry& hold) {
-    if (!hold.counts() || (fence && hold.fence != *fence)) return false;
+    if (!hold.counts() || (how.fence && hold.fence != *how.fence)) return false;
     out.push_back(hold);
-    if (!by || !hold.inside()) return true;
+    if (how.asks) {
+      if (hold.inside() && !hold.stop_asked_by) hold.stop_asked_by = how.by;
+      return false;
+    }
+    if (!hold.inside()) return true;
     hold = tombstone(hold.token, hold.lease, now.clock);
-    hold.who = *by;
+    hold.who = how.by;
     return false;
   });
   op.admit_waiters();

@@ -70,9 +70,8 @@ struct RedisTable {
                                 WaiterNotifier& wakes);
   Released release(const Token& token, const ReleaseTerms& terms, ServerNow now,
                    WaiterNotifier& wakes);
-  /// Evicts all holds, or those with this fence. Without `by` they leave no trace.
-  std::vector<HoldEntry> force(std::optional<Fence> fence, const std::optional<Who>& by,
-                               ServerNow now, WaiterNotifier& wakes);
+  /// Evicts holds, or asks their holders to stop.
+  std::vector<HoldEntry> force(const Eviction& how, ServerNow now, WaiterNotifier& wakes);
   void admit_waiters(ServerNow now, WaiterNotifier& wakes);
 };
 

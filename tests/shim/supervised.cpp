@@ -31,7 +31,7 @@ class Lease : public StopSource {
       : safe_until_(safe_until), lost_file_(lost_file) {}
 
   int fd() const override { return told_.fd(); }
-  bool look() override { return true; }
+  News look() override { return News::lost; }
   Deadline safe_until() const override { return safe_until_; }
 
   void keep(milliseconds lease, int renewals) {

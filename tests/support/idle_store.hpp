@@ -14,8 +14,7 @@ class IdleStore : public Store {
   ReleaseResult release(const Claim&, const ReleaseOptions&, const CallOptions&) override {
     return {Released::yes};
   }
-  std::vector<Holder> evict(const LockKey&, std::optional<Fence>, const Who&,
-                            const CallOptions&) override {
+  std::vector<Holder> evict(const LockKey&, const Eviction&, const CallOptions&) override {
     return {};
   }
   std::vector<KeyState> inspect(const Query&, const CallOptions&) override { return {}; }

@@ -45,8 +45,7 @@ class VotingStore final : public Member {
     ++voter_.given_back;
     return {has_voted() ? Released::yes : Released::not_held};
   }
-  std::vector<Holder> evict(const LockKey&, std::optional<Fence>, const Who&,
-                            const CallOptions&) override {
+  std::vector<Holder> evict(const LockKey&, const Eviction&, const CallOptions&) override {
     return has_voted() ? std::vector<Holder>(1) : std::vector<Holder>();
   }
   std::vector<KeyState> inspect(const Query& query, const CallOptions&) override {
@@ -121,7 +120,7 @@ TEST_CASE("redlock: whether it is still held is not known while too many servers
     each.renew(claim("t", "o"), {.granted = Fence{}}, soon());
   };
   const auto released = [](Store& each) { each.release(claim("t", "o"), {}, soon()); };
-  const auto evicted = [](Store& each) { each.evict({"k"}, {}, {}, soon()); };
+  const auto evicted = [](Store& each) { each.evict({"k"}, {{}, {}}, soon()); };
   const auto inspected = [](Store& each) { each.inspect({{{"k"}}, {}}, soon()); };
   CHECK(Three(yes, absent, no).trouble(renewed) == ErrorKind::unavailable);
   CHECK(Three(yes, absent, absent).trouble(renewed) == ErrorKind::unavailable);

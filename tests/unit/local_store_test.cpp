@@ -192,7 +192,7 @@ TEST_CASE("a token of a key that has no file holds nothing, and no file is made 
   LocalStore store(place.settings);
   CHECK(store.release(claim_named({"k"}, {"t"}), {}, {}).outcome == Released::not_held);
   CHECK(!store.renew(claim_named({"k"}, {"t"}), {}, {}).grant);
-  CHECK(store.evict({"k"}, std::nullopt, Who{}, {}).empty());
+  CHECK(store.evict({"k"}, {std::nullopt, Who{}}, {}).empty());
   CHECK(store.inspect({{{"k"}}, {}}, {})[0].holders.empty());
   CHECK(std::filesystem::is_empty(place.settings.path));
 }
@@ -569,7 +569,7 @@ TEST_CASE("a hold that has gone cannot be made to live with another process") {
   CHECK(!stage.store.live_with(claim_on("k"), getpid()));
   const Claim claim = claim_on("k");
   wait_for_lock(stage.store, claim);
-  stage.store.evict(claim.key, std::nullopt, Who{}, {});
+  stage.store.evict(claim.key, {std::nullopt, Who{}}, {});
   CHECK(!stage.store.live_with(claim, getpid()));
 }
 

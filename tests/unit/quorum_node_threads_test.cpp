@@ -34,8 +34,7 @@ class Idle : public Member {
   std::optional<Grant> rejoin(const Claim&, Fence, const CallOptions&) override {
     return std::nullopt;
   }
-  std::vector<Holder> evict(const LockKey&, std::optional<Fence>, const Who&,
-                            const CallOptions&) override {
+  std::vector<Holder> evict(const LockKey&, const Eviction&, const CallOptions&) override {
     return {};
   }
   Fence record_max(const LockKey&, Fence fence, const CallOptions&) override { return fence; }
@@ -60,7 +59,7 @@ class Slow final : public Idle {
     released_ = true;
     return {Released::yes};
   }
-  std::vector<Holder> evict(const LockKey&, std::optional<Fence>, const Who&,
+  std::vector<Holder> evict(const LockKey&, const Eviction&,
                             const CallOptions& call_options) override {
     pass(is_sent_after_ * 2, call_options);
     send(call_options);
@@ -259,7 +258,7 @@ TEST_CASE("nodes: a release is sent to a node that is farther than the others, t
 
 TEST_CASE("nodes: an eviction is sent to a node that is farther than the others, too") {
   CHECK(is_sent_to_a_far_node(milliseconds(150), [](QuorumStore& store) {
-    store.evict({"k"}, std::nullopt, Who(), {soon(), -1});
+    store.evict({"k"}, {std::nullopt, Who()}, {soon(), -1});
   }));
 }
 

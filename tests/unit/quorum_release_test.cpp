@@ -92,7 +92,7 @@ TEST_CASE("quorum: what is left of a hold on a server that takes no writes is he
   const CallOptions call_options{later(BootClock::now(), milliseconds(60'000))};
   for (const auto fence : {std::optional<Fence>(), std::optional(Fence{7})}) {
     QuorumStore store(std::make_unique<LastTakesNoWrites>());
-    CHECK(store.evict({"k"}, fence, {}, call_options).empty());
+    CHECK(store.evict({"k"}, {fence, {}}, call_options).empty());
   }
 }
 

@@ -150,8 +150,9 @@ class Twins {
     if (step.kind == 20) {
       std::optional<Fence> fence;
       if (step.flag && !rule_.holds.empty()) fence = rule_.holds.front().fence;
-      return rule_.evict(fence, step.claim.who, now, rule_listeners_) ==
-             reference_.force(fence, step.claim.who, server_now, reference_listeners_);
+      const Eviction how{fence, step.claim.who, step.ask.wait};
+      return rule_.evict(how, now, rule_listeners_) ==
+             reference_.force(how, server_now, reference_listeners_);
     }
     if (step.kind == 21) {
       rule_.admit_waiters(now, rule_listeners_);

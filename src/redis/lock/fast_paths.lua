@@ -46,11 +46,12 @@ end
 
 now = time[1] * 1000000 + time[2]
 
--- Renews a hold that has no min-hold, that nobody waits for, and that outlives all others.
+-- Renews a hold that has no min-hold, that nobody waits for, that outlives all others, and whose
+-- holder nobody has asked to stop.
 local own_value = op == 'renew' and call('HGET', key, token)
 if own_value and call('EXISTS', KEYS[2]) == 0 then
   local flag, at, since, fence, lease, ttl, limit, rest =
-    string.match(own_value, '^([hp]) 0 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)( .*)$')
+    string.match(own_value, '^([hp]) 0 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)( [^!]*)$')
   local raises = recorded and (tonumber(ARGV[5]) or 0) > tonumber(fence or 0)
   if flag and math.min(at, now) + lease * 1000 > now and not raises then
     lease = ARGV[4] == '' and ttl or ARGV[4]

@@ -115,11 +115,18 @@ local function renew()
   -- A member raises the hold's fence, unless a larger one was granted since.
   local raised = recorded and op == 'renew' and tonumber(ARGV[5]) or 0
   if raised > tonumber(own.fence) and raised >= last_fence() then agree(own.owner, ARGV[5]) end
-  if op == 'renew' and ARGV[6] and not string.find(own.who, ' #%d+$') then
-    own.who = own.who .. ARGV[6]
+  local at = string.find(own.who, ' !', 1, true)
+  local who, stop = own.who, ''
+  if at then who, stop = string.sub(who, 1, at - 1), string.sub(who, at) end
+  if op == 'renew' and ARGV[6] and not string.find(who, ' #%d+$') then
+    own.who = who .. ARGV[6] .. stop
   end
   store(token, own)
   local more = tidy()
+  if at then
+    return {'renewed', string.format('%.0f', own.lease), own.fence, own.limit, more,
+      string.sub(stop, 3)}
+  end
   return string.format('renewed %.0f %s %.0f %d', own.lease, own.fence, own.limit, more)
 end
 
@@ -147,9 +154,14 @@ local function evict()
   local function wanted(hold) return ARGV[4] == '' or fences[hold.fence] end
   local out = live_values({'forced', stamp, 0}, wanted, math.huge)
   for id, hold in pairs(holds) do
-    if is_live(hold) and wanted(hold) then
-      local evictor = hold.flag ~= 'k' and ARGV[5]
-      if evictor then store(id, tombstone(hold.lease, evictor)) else remove(id) end
+    if not is_live(hold) or not wanted(hold) then
+    elseif op == 'stop' then
+      if is_held(hold) and not string.find(hold.who, ' !', 1, true) then
+        hold.who = hold.who .. ' !' .. ARGV[5]
+        store(id, hold)
+      end
+    else
+      if is_held(hold) then store(id, tombstone(hold.lease, ARGV[5])) else remove(id) end
     end
   end
   count_all()
@@ -207,7 +219,7 @@ local answer
 if op == 'acquire' then answer = acquire()
 elseif op == 'renew' then answer = renew()
 elseif op == 'release' then answer = release()
-elseif op == 'force' then answer = evict()
+elseif op == 'force' or op == 'stop' then answer = evict()
 elseif op == 'rejoin' then answer = rejoin()
 else answer = 'tidied ' .. tidy() end
 set_life()

@@ -16,7 +16,8 @@
 -- milliseconds. Limit 0 is "no limit". The flag is h held, p provisional (handed over, not
 -- confirmed), k cooldown (the hold is released, its min-hold is not over), t tombstone (the
 -- token must never be granted again; its who is the client that evicted the hold, with the reason
--- for a label, or "-" after a release). The proposal is the fence that a waiter proposed with its
+-- for a label, or "-" after a release). The who of a hold ends with " !" and the who that asked its
+-- holder to stop, if one did. The proposal is the fence that a waiter proposed with its
 -- last request, or "-". The hash of the holds lives as long as the longest of them.
 --
 -- ARGV  1 operation  2 token  3 the id of this server if the lock may move to another (the channel
@@ -28,8 +29,8 @@
 --   renew    4 ttl, or "" for that of the grant
 --            6 " #pid" of the command once that is known, appended to who; without a fence 5 is ""
 --   release  nothing more, or 4 unsure 0|1  5 ignore the min-hold 0|1  6 ttl (of a tombstone)
---   force    4 fences with a blank between them, or "" for all holds  5 who evicts, if that is
---            to be recorded (token unused)
+--   force    4 fences with a blank between them, or "" for all holds  5 who evicts (token unused)
+--   stop     4 and 5 as force: asks the holders to stop, and leaves them their holds
 --   tidy     nothing more: admits waiters          (token unused)
 -- of a member of a quorum also
 --   acquire  7 and 8 "" if it does not wait  9 the fence that it proposes
@@ -44,7 +45,8 @@
 -- most) with why = held | upgrade | gone | superseded (then the hold is the newer waiter); renewed
 -- lease fence limit more; gone more; released | left | absent more; forced now more hold ...;
 -- tidied more. more = 1: waiters remain to be looked at; call tidy. After the more of gone and
--- absent comes the who that evicted the hold, if that is known. The reply to a rejoin is that to a
+-- absent comes the who that evicted the hold, if that is known, and after the more of renewed the
+-- who that asked the holder to stop, if one did. The reply to a rejoin is that to a
 -- renew. A member adds how many ms its quarantine lasts and "run_id/flag" of its key alive, or "-"
 -- without one; record_process replies only these two.
 -- The channel <holds key>:<channel> receives "grant <now> <lease> <fence> <id>", "next <ms>".

@@ -72,9 +72,6 @@ struct Update {
   std::map<std::string, std::int64_t> begun{};
   /// The lives that end with the write. Their watchers wake.
   std::vector<std::string> ended{};
-  /// No client needs the record: it has no entries, and the engine's next revision is a larger
-  /// fence than the record's last one.
-  bool forgettable = false;
   /// With CasLeases, the record gets a lease of this length; nothing: its lease stays as it is.
   std::optional<milliseconds> lasts{};
 };

@@ -102,7 +102,7 @@ std::vector<KeyState> CasStore::inspect(const Query& query, const CallOptions& c
   }
   if (query.globs.empty()) return states;
   for (auto& [key, state] : matching(query, call_options)) {
-    if (state.in_use()) states.push_back(std::move(state));
+    if (query.lists(state)) states.push_back(std::move(state));
   }
   return states;
 }

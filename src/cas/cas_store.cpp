@@ -255,7 +255,7 @@ ReleaseResult CasStore::release(const Claim& claim, const ReleaseOptions& option
     lease = record.lease_of(claim.token);
     by_life = !may_come_after && lease != 0 && record.ends_by_life(claim.token);
     if (by_life) return false;
-    const auto outcome = record.table.release(claim.token, options.mode, record.now, record);
+    const auto outcome = record.table.release(claim.token, options, record.now, record);
     const bool found = outcome != Released::not_held;
     if (!found) result.evicted_by = record.table.evicted_by(claim.token);
     if (found || !unsure || result.evicted_by) result.outcome = outcome;

@@ -216,9 +216,6 @@ bool OpenRecord::changed() const {
 Update OpenRecord::update() const {
   Update update{record_text(key_, table), now.lease_clock + bare_record_life, wakeups_};
   if (table.last_fence.value != 0) update.ends = now.lease_clock + fence_memory;
-  // With a `latest` in the record, an older waiter could come back and must find the newer one.
-  const bool is_vacant = table.holds.empty() && table.queue.empty() && !table.latest;
-  update.forgettable = is_vacant && seen_.revision != 0 && table.last_fence.value <= seen_.revision;
   for (const HoldEntry& hold : table.holds) {
     const auto lasts = std::max(hold.at + hold.lease, hold.since + hold.min_hold);
     update.ends = std::max(update.ends, lasts + fence_memory);

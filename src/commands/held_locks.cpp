@@ -182,17 +182,17 @@ std::string HeldLocks::outlive_by(const std::vector<Survivor>& survivors) {
   return survivors.size() == 1 ? "and ends when that does" : "and ends when they do";
 }
 
-HeldLocks::Outcome HeldLocks::release(ReleaseMode mode) {
+HeldLocks::Outcome HeldLocks::release(const ReleaseOptions& how) {
   auto worst = Outcome::released;
   // Report errors only after all releases: a blocked stderr must not delay the next release.
   std::vector<std::string> troubles;
-  for (const Held& held : held_) worst = std::max(worst, release(held, mode, troubles));
+  for (const Held& held : held_) worst = std::max(worst, release(held, how, troubles));
   for (const std::string& trouble : troubles) log_.error(trouble);
   report_troubles(log_, store_);
   return worst;
 }
 
-HeldLocks::Outcome HeldLocks::release(const Held& held, ReleaseMode mode,
+HeldLocks::Outcome HeldLocks::release(const Held& held, const ReleaseOptions& how,
                                       std::vector<std::string>& troubles) {
   const Claim& claim = held.claim;
   const std::string key = escaped(claim.key.text);
@@ -206,7 +206,7 @@ HeldLocks::Outcome HeldLocks::release(const Held& held, ReleaseMode mode,
   };
   if (now >= held.grant.lease.valid_until) return lost({});
   const auto until = std::min(later(now, longest_release), held.grant.lease.valid_until);
-  const auto end = release_until_answered(store_, held, mode, until);
+  const auto end = release_until_answered(store_, held, how, until);
   if (const auto* error = std::get_if<Error>(&end)) {
     const bool by_lease = dlock::needs_renewal(store_, claim);
     troubles.push_back("could not release " + key + ", which ends with " +

@@ -52,7 +52,7 @@ class HeldLocks final : public StopSource {
   enum class Outcome { released, was_lost, unknown };
   /// Releases the locks; call it after stop_renewing(). Repeats each request until the server
   /// answers, the lease expires or 2 s have passed, and reports everything except full success.
-  Outcome release(ReleaseMode mode);
+  Outcome release(const ReleaseOptions& how);
 
   int fd() const override;
   Deadline look_by() const override;
@@ -63,7 +63,7 @@ class HeldLocks final : public StopSource {
 
  private:
   void lost(const Claim& claim, const std::optional<Who>& evicted_by);
-  Outcome release(const Held& held, ReleaseMode mode, std::vector<std::string>& troubles);
+  Outcome release(const Held& held, const ReleaseOptions& how, std::vector<std::string>& troubles);
 
   Store& store_;
   std::vector<Held> held_;

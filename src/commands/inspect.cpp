@@ -96,7 +96,7 @@ constexpr milliseconds after_a_change{100};
 std::string essence_of(KeyState state) {
   for (Holder& holder : state.holders) {
     holder.acquired_at = {};
-    holder.held = milliseconds(0);
+    holder.held = holder.renewed_ago = milliseconds(0);
     if (holder.lease_left) holder.lease_left = milliseconds(0);
   }
   for (Waiter& waiter : state.waiters) waiter.waiting = milliseconds(0);
@@ -179,7 +179,7 @@ void Watch::look() {
   try {
     CallOptions call_options = inspect_call(settings_, settings_.patterns);
     call_options.cancel_fd = signals_fd();
-    states_ = store_->inspect({settings_.keys, settings_.patterns}, call_options);
+    states_ = store_->inspect({settings_.keys, settings_.patterns, settings_.free}, call_options);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::interrupted) return;
     if (!reached_ || error.kind() != ErrorKind::unavailable) throw;
@@ -294,8 +294,8 @@ int carry_out(const InspectSettings& settings, const Log& log) {
   if (settings.all_kinds) return inspect_all_kinds(settings, log);
   if (settings.watch) Watch(settings, log).run();
   const StorePtr store = open_store(settings, log);
-  const auto states =
-      store->inspect({settings.keys, settings.patterns}, inspect_call(settings, settings.patterns));
+  const auto states = store->inspect({settings.keys, settings.patterns, settings.free},
+                                     inspect_call(settings, settings.patterns));
   if (settings.quiet) {
     const bool any_held = std::any_of(states.begin(), states.end(),
                                       [](const KeyState& state) { return !state.holders.empty(); });

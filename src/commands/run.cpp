@@ -56,7 +56,7 @@ class Run {
   int interrupted(int signal);
   int finished(Ending ending, HeldLocks& holding);
   int not_started(int error, HeldLocks& holding);
-  HeldLocks::Outcome release(HeldLocks& holding, ReleaseMode mode);
+  HeldLocks::Outcome release(HeldLocks& holding, const ReleaseOptions& how);
   void leave_to_expire(const std::vector<Survivor>& survivors, HeldLocks& holding);
   void describe(const Ending& ending, const HeldLocks& holding);
   int done(int exit_code);
@@ -123,13 +123,13 @@ int Run::hold_and_run(std::vector<Held> held) {
                          return running_processes(work);
                        });
     if (const auto signal = signal_before_start()) {
-      release(holding, ReleaseMode::ignore_floor);
+      release(holding, {ReleaseMode::ignore_floor});
       return interrupted(*signal);
     }
     start_child(child, holding);
     if (!child) return lost_before_start(holding);
   } catch (const std::exception&) {
-    release(holding, ReleaseMode::ignore_floor);
+    release(holding, {ReleaseMode::ignore_floor});
     throw;
   }
   renew_or_stop(*child, holding, watchdog);
@@ -165,7 +165,7 @@ void Run::renew_or_stop(Child& child, HeldLocks& holding, std::optional<Watchdog
     at_once.max_hold = milliseconds(0);
     const Ending ending = supervise(child, signals_, at_once);
     if (ending.survivors.empty()) {
-      release(holding, ReleaseMode::normal);
+      release(holding, {});
     } else {
       leave_to_expire(ending.survivors, holding);
     }
@@ -237,7 +237,7 @@ int Run::lost_before_start(HeldLocks& holding) {
   status_.outcome = "lost";
   status_.reason = holding.loss_text();
   status_.evicted_by = holding.evicted_by();
-  release(holding, ReleaseMode::ignore_floor);
+  release(holding, {ReleaseMode::ignore_floor});
   log_.error(status_.reason + "; COMMAND was not started");
   return done(static_cast<int>(ExitCode::lost));
 }
@@ -258,7 +258,7 @@ int Run::interrupted(int signal) {
 int Run::not_started(int error, HeldLocks& holding) {
   status_.outcome = "not-started";
   status_.reason = exec_error_text(settings_.command_argv.front(), error);
-  release(holding, ReleaseMode::ignore_floor);
+  release(holding, {ReleaseMode::ignore_floor});
   log_.error(status_.reason);
   return done(static_cast<int>(exec_exit_code(error)));
 }
@@ -274,8 +274,11 @@ int Run::finished(Ending ending, HeldLocks& holding) {
   const bool described = lost && takes_a_line(STDERR_FILENO);
   if (described) describe(ending, holding);
   const bool released = ending.survivors.empty();
-  const bool was_lost =
-      released && release(holding, ReleaseMode::normal) == HeldLocks::Outcome::was_lost;
+  ReleaseOptions how;
+  how.exit_code = ending.why == Ending::Reason::max_hold ? static_cast<int>(ExitCode::max_hold)
+                  : ending.child.signal                  ? signal_base + *ending.child.signal
+                                                         : ending.child.exit_code;
+  const bool was_lost = released && release(holding, how) == HeldLocks::Outcome::was_lost;
   status_.evicted_by = holding.evicted_by();
   if (!described) describe(ending, holding);
   if (!released) leave_to_expire(ending.survivors, holding);
@@ -321,8 +324,8 @@ void Run::describe(const Ending& ending, const HeldLocks& holding) {
   if (!loss_reported_) log_.error(status_.reason + what);
 }
 
-HeldLocks::Outcome Run::release(HeldLocks& holding, ReleaseMode mode) {
-  const auto outcome = holding.release(mode);
+HeldLocks::Outcome Run::release(HeldLocks& holding, const ReleaseOptions& how) {
+  const auto outcome = holding.release(how);
   released_ = outcome == HeldLocks::Outcome::released;
   return outcome;
 }

@@ -89,6 +89,7 @@ constexpr Option option_table[] = {
     {"reason", 0, "TEXT", release, "tell the holders of --stop or --force why"},
     {"json", 0, no_value, lockers_but_run | doctor | latch, "print JSON"},
     {"watch", 0, no_value, inspect, "follow changes until ^C"},
+    {"free", 0, no_value, inspect, "list free keys, too, with their last holders"},
     {"acl", 0, no_value, doctor, "print the least rights that dlock's user needs"},
     {"schema", 0, no_value, doctor, "create the table for locks in a database"},
     {"env", 0, no_value, acquire, "print DLOCK_TOKEN=..., DLOCK_FENCE=, DLOCK_OWNER="},

@@ -206,6 +206,7 @@ class Resolver {
     if (settings.keys.empty() && settings.patterns.empty()) settings.patterns = {"*"};
     settings.watch = line_.has("watch");
     settings.metrics = line_.has("metrics");
+    settings.free = line_.has("free");
     settings.all_kinds = line_.has("all-kinds");
   }
 

@@ -101,6 +101,7 @@ struct InspectSettings : LockSettings {
   bool json = false;
   bool watch = false;      ///< never with `quiet`
   bool metrics = false;    ///< never with `json` or `watch`
+  bool free = false;       ///< patterns also list free keys that are remembered
   bool all_kinds = false;  ///< other libraries' locks, too; `patterns` match full Redis keys
 };
 

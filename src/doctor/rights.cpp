@@ -92,6 +92,8 @@ std::vector<Right> rights_needed(const DoctorOptions& options, const Endpoint& s
                             {"time", {"TIME"}},
                             {"set", {"SET", keys.fence, "1", "EX", "10", "GET"}},
                             {"get", {"GET", keys.fence}},
+                            {"expire", {"EXPIRE", keys.fence, "10"}},
+                            {"append", {"APPEND", keys.fence, " "}},
                             {"hset", {"HSET", keys.holds, "field", "value"}},
                             {"hget", {"HGET", keys.holds, "field"}},
                             {"hgetall", {"HGETALL", keys.holds}},

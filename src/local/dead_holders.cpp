@@ -4,7 +4,6 @@
 
 #include "base/text.hpp"
 #include "local/wake_fifo.hpp"
-#include "lock/work.hpp"
 
 namespace dlock {
 namespace {
@@ -17,10 +16,6 @@ constexpr std::chrono::seconds silence_worth_a_look{60};
 
 bool listens(const Directory& directory, const std::string& mailbox) {
   return reach(directory, mailbox).how == Reached::How::listening;
-}
-
-Work work_of(const HoldEntry& hold) {
-  return {owner_in(hold.token), hold.backing.command, hold.backing.process.started};
 }
 
 /// Whether the dlock of the hold, or at least its command, is alive.
@@ -94,6 +89,10 @@ void watch_holder(QueueWatch& watch, const Directory& directory, const HoldEntry
 }
 
 }  // namespace
+
+Work work_of(const HoldEntry& hold) {
+  return {owner_in(hold.token), hold.backing.command, hold.backing.process.started};
+}
 
 Refreshed refresh(LockTable& table, const Directory& directory, microseconds now,
                   const Token& self) {

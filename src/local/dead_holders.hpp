@@ -7,6 +7,7 @@
 #include "base/fd.hpp"
 #include "local/directory.hpp"
 #include "local/key_file.hpp"
+#include "lock/work.hpp"
 #include "rule/lock_table.hpp"
 
 namespace dlock {
@@ -28,6 +29,9 @@ struct Refreshed {
 /// `self`, so that `self` learns its true position, and the FIFOs of dead processes.
 Refreshed refresh(LockTable& table, const Directory& directory, microseconds now,
                   const Token& self);
+
+/// The work of the hold's command.
+Work work_of(const HoldEntry& hold);
 
 /// Whether refresh() at `now` found this hold alive, so that it needs no lease.
 bool lives_by_process(const HoldEntry& hold, microseconds now);

@@ -49,6 +49,16 @@ pid_t command_pid_of(const HoldEntry& hold) {
   return 0;
 }
 
+/// Names a process of the command if its dlock is dead.
+void name_orphan(Holder& hold, const HoldEntry& entry) {
+  if (!entry.inside() || !entry.backing.by_process) return;
+  if (process_life(entry.backing.process) != Life::over) return;
+  const auto running = running_processes(work_of(entry));
+  if (running.empty()) return;
+  hold.orphan = running.front();
+  hold.orphan_name = command_name(hold.orphan);
+}
+
 /// The holders on this host, with no lease for those that live by their process.
 std::vector<Holder> local_holders(const std::vector<HoldEntry>& entries, const Now& now) {
   std::vector<Holder> holds;
@@ -56,6 +66,7 @@ std::vector<Holder> local_holders(const std::vector<HoldEntry>& entries, const N
     Holder hold = hold_from(entry, now);
     hold.who.command_pid = command_pid_of(entry);
     if (lives_by_process(entry, now.lease_clock)) hold.lease_left.reset();
+    name_orphan(hold, entry);
     holds.push_back(std::move(hold));
   }
   return holders_of(std::move(holds));
@@ -245,7 +256,7 @@ ReleaseResult LocalStore::release(const Claim& claim, const ReleaseOptions& how,
   const Token& token = claim.token;
   auto open = OpenKey::open(directory_, claim.key, KeyFile::Use::change, token, call_options);
   if (!open) return {};
-  const auto outcome = open->table.release(token, how.mode, open->now, open->notifier);
+  const auto outcome = open->table.release(token, how, open->now, open->notifier);
   open->save(token);
   if (outcome != Released::not_held) return {outcome};
   return {outcome, open->table.evicted_by(token)};
@@ -275,7 +286,7 @@ std::vector<KeyState> LocalStore::inspect(const Query& query, const CallOptions&
   for (auto& [key, state] : matching_states(query.globs, call_options)) {
     if (std::find(query.keys.begin(), query.keys.end(), key) != query.keys.end()) continue;
     state.key = key;
-    if (state.in_use()) states.push_back(std::move(state));
+    if (query.lists(state)) states.push_back(std::move(state));
   }
   return states;
 }

@@ -18,7 +18,7 @@ class AcquireListener : public ServerListener {
   /// The claim for this key is refused, and waits; called for each refusal.
   virtual void waiting(const LockKey& key, const Refusal& refusal) = 0;
   /// These holders were asked to stop, see AcquireOptions::preempt.
-  virtual void preempted(const LockKeyvirtual void preempted(const LockKey& key, const std::vector<Holder>& holders) = 0;, const std::vector<Holder>virtual void preempted(const LockKey& key, const std::vector<Holder>& holders) = 0;) {}
+  virtual void preempted(const LockKey&, const std::vector<Holder>&) {}
   /// The key is acquired after a wait.
   virtual void on_acquired(const LockKey& key) = 0;
 };

@@ -117,10 +117,19 @@ std::optional<std::string> token_fault(std::string_view text) {
   return std::nullopt;
 }
 
+const char* name_of(Via via) {
+  constexpr const char* names[] = {"run", "attach", "acquire"};
+  return names[static_cast<std::size_t>(via)];
+}
+
 Who this_process(std::string command, std::string label) {
   char host[HOST_NAME_MAX + 1] = {};
   gethostname(host, HOST_NAME_MAX);
-  return Who{host, getpid(), user_name(), std::move(command), std::move(label)};
+  std::string user = user_name();
+  const char* const caller = std::getenv("SUDO_USER");  // NOLINT(concurrency-mt-unsafe)
+  if (geteuid() == 0 && caller != nullptr && user != caller)
+    user += " (" + std::string(caller) + ")";
+  return Who{host, getpid(), std::move(user), std::move(command), std::move(label)};
 }
 
 std::size_t votes_needed(std::size_t servers, Limit limit) {

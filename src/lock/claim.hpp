@@ -82,6 +82,9 @@ enum class Via {
   acquire,  ///< no dlock runs for the hold: nobody renews it, or hears a request to stop
 };
 
+/// `run`, `attach` or `acquire`.
+const char* name_of(Via via);
+
 /// The process that made a request, as other clients see it in refusals and `inspect`.
 struct Who {
   std::string host;

@@ -29,6 +29,7 @@ void join(Holder& holder, const Holder& hold) {
 void age_by(std::vector<Holder>& holders, milliseconds span) {
   for (Holder& holder : holders) {
     holder.held += span;
+    holder.renewed_ago += span;
     if (holder.lease_left) holder.lease_left = std::max(milliseconds(0), *holder.lease_left - span);
   }
 }

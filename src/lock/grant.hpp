@@ -66,11 +66,16 @@ struct Holder {
   WallTime acquired_at;
   milliseconds held{0};
   std::optional<milliseconds> lease_left;  ///< empty if the holder needs no lease
+  milliseconds ttl{0};                     ///< how long a renewed lease lasts
+  milliseconds renewed_ago{0};             ///< with a lease: since it was granted or last renewed
   Limit limit;
   int holds = 1;
   Fence fence;
   bool kept = false;  ///< in cooldown: the work has ended, but --min-hold keeps the key taken
   std::optional<Who> stop_asked_by{};  ///< the client that asked the holder to stop, if one did
+  /// On local: a process of the command, if the dlock that ran it is dead; else pid 0.
+  pid_t orphan = 0;
+  std::string orphan_name{};
   /// The libraries that write such a lock, if the lock has another library's layout. The other
   /// fields then contain only what the lock's value tells: without a time, `acquired_at` is the
   /// epoch; without an expiry, there is no lease.
@@ -120,11 +125,21 @@ struct Refusal {
 
 using Answer = std::variant<Grant, Refusal>;
 
-/// The last holder of a free key, as far as the engine remembers.
+/// How a hold ended: by a release, or by an eviction.
+struct EndOfHold {
+  WallTime at;
+  std::optional<int> exit_code{};   ///< of the command, if the holder told it
+  std::optional<Who> evicted_by{};  ///< its label is the reason
+  bool operator==(const EndOfHold&) const = default;
+};
+
+/// The last holder of a free key, as far as the engine remembers. If the hold has no end, its lease
+/// expired, or its process ended without a release.
 struct LastGrant {
   Who who;
   WallTime acquired_at;
   Fence fence;
+  std::optional<EndOfHold> end{};
   bool operator==(const LastGrant&) const = default;
 };
 

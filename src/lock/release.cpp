@@ -8,7 +8,8 @@
 namespace dlock {
 
 std::variant<ReleaseResult, Error> release_until_answered(Store& store, const Held& held,
-                                                          ReleaseMode mode, Deadline until) {
+                                                          ReleaseOptions how, Deadline until) {
+  how.renewed_elsewhere = held.renewed_elsewhere;
   constexpr milliseconds pause{20};
   // A connection that died silently swallows the first request, so most of the time is reserved for
   // a second one, on a new connection.
@@ -19,7 +20,7 @@ std::variant<ReleaseResult, Error> release_until_answered(Store& store, const He
   bool asked_before = false;
   while (true) {
     try {
-      auto result = store.release(held.claim, {mode, held.renewed_elsewhere}, {answer_by, -1});
+      auto result = store.release(held.claim, how, {answer_by, -1});
       // An earlier request of ours has released the hold, unless another client had before.
       return asked_before && result.has_gone() ? ReleaseResult{Released::yes} : result;
     } catch (const Error& error) {
@@ -44,7 +45,7 @@ bool release_all(Store& store, const std::vector<Held>& held, milliseconds at_mo
   auto until = later(BootClock::now(), at_most);
   bool all_answered = true;
   for (const Held& each : held) {
-    const auto end = release_until_answered(store, each, ReleaseMode::ignore_floor, until);
+    const auto end = release_until_answered(store, each, {ReleaseMode::ignore_floor}, until);
     const bool answered = std::holds_alternative<ReleaseResult>(end);
     // An engine that has answered so far gets the full time for the next hold: it may just be slow.
     if (answered || all_answered) until = later(BootClock::now(), at_most);

@@ -11,7 +11,7 @@ namespace dlock {
 /// answer, or the reason why there was none. A hold that no longer exists counts as released if an
 /// earlier request may have released it. HeldLocks and release_all() call it.
 std::variant<ReleaseResult, Error> release_until_answered(Store& store, const Held& held,
-                                                          ReleaseMode mode, Deadline until);
+                                                          ReleaseOptions how, Deadline until);
 
 /// Releases everything that these claims hold or wait for, without min-hold. It repeats a release
 /// for `at_most`; after one without an answer, all further releases share one `at_most` until the

@@ -83,6 +83,7 @@ enum class ReleaseMode {
 /// The options of a release.
 struct ReleaseOptions {
   ReleaseMode mode = ReleaseMode::normal;
+  std::optional<int> exit_code{};  ///< of the command, for LastGrant
   /// Another store of this engine has renewed the hold: its requests may arrive after this one.
   bool renewed_elsewhere = false;
 };
@@ -116,6 +117,8 @@ enum class Suspension {
 struct Query {
   std::vector<LockKey> keys;
   std::vector<std::string> globs;
+  bool free = false;  ///< the globs also match free keys with a remembered last holder
+  bool lists(const KeyState& state) const { return state.in_use() || (free && state.last); }
 };
 
 /// An engine's view of its own host: the holders' processes, and changes as they happen. A hold
@@ -180,7 +183,7 @@ class Store {
                                     const CallOptions& call_options) = 0;
 
   /// The keys of `query.keys` come first and in their order, including free ones; then the matches
-  /// of the globs by name, without free keys and duplicates.
+  /// of the globs by name, without duplicates and, unless asked for, free keys.
   virtual std::vector<KeyState> inspect(const Query& query, const CallOptions& call_options) = 0;
 
   /// Whether a request for this claim is still unanswered on a closed connection, so that it may

@@ -46,6 +46,13 @@ Json lease_json(const Holder& holder) {
 
 Json fence_json(Fence fence) { return fence == Fence{} ? Json(nullptr) : Json(fence.value); }
 
+const char* mode_of(const Holder& holder) {
+  if (holder.kept) return "cooldown";
+  return holder.limit == exclusive  ? "exclusive"
+         : holder.limit.unlimited() ? "shared"
+                                    : "semaphore";
+}
+
 /// dlock knows a lock of another library only by the value that its holder stored.
 Json foreign_json(const Holder& holder) {
   const bool told = holder.acquired_at != WallTime{};
@@ -65,6 +72,13 @@ Json holder_json(const Holder& holder) {
   json["acquired_at"] = iso8601(holder.acquired_at);
   json["held_ms"] = holder.held.count();
   json["lease_left_ms"] = lease_json(holder);
+  json["ttl_ms"] = holder.lease_left ? Json(holder.ttl.count()) : Json(nullptr);
+  json["renewed_ms_ago"] = holder.lease_left ? Json(holder.renewed_ago.count()) : Json(nullptr);
+  json["via"] = name_of(holder.who.via);
+  json["mode"] = mode_of(holder);
+  if (holder.kept) json["cooldown_left_ms"] = lease_json(holder);
+  if (holder.orphan != 0)
+    json["orphan"] = {{"pid", holder.orphan}, {"command", holder.orphan_name}};
   json["limit"] = limit_json(holder.limit);
   json["holds"] = holder.holds;
   json["fence"] = holder.fence.value;
@@ -111,8 +125,14 @@ std::string key_json(const KeyState& state) {
   if (state.last) {
     Json& last = json["last"];
     add_who(last, state.last->who);
+    last["via"] = name_of(state.last->who.via);
     last["acquired_at"] = iso8601(state.last->acquired_at);
     last["fence"] = state.last->fence.value;
+    const auto& end = state.last->end;
+    last["how"] = !end ? "lost" : end->evicted_by ? "evicted" : "released";
+    last["ended_at"] = end ? Json(iso8601(end->at)) : Json(nullptr);
+    last["exit_code"] = end ? or_null(end->exit_code) : Json(nullptr);
+    if (end) add_by(last, "evicted_by", end->evicted_by);
   }
   return line(json);
 }

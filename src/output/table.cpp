@@ -90,6 +90,14 @@ std::string left_text(const Holder& holder) {
   return holder.lease_left ? human_duration(*holder.lease_left) : "-";
 }
 
+/// `renewed 6s ago by run`, for an `acquire` whom nobody renews `granted 6s ago to acquire, ...`.
+std::string renewal_text(const Holder& holder) {
+  const std::string ago = human_duration(holder.renewed_ago) + " ago";
+  const bool by_nobody = holder.who.via == Via::acquire && holder.renewed_ago >= holder.held;
+  return by_nobody ? "granted to acquire, not renewed"
+                   : "renewed " + ago + " by " + name_of(holder.who.via);
+}
+
 std::string place_text(const Who& who, const Screen& screen) {
   return screen.shown(who.user) + "@" + screen.shown(who.host);
 }
@@ -125,13 +133,25 @@ Entry foreign_entry(const Holder& holder, const Screen& screen) {
 
 Entry entry_of(const Holder& holder, const Screen& screen) {
   if (!holder.library.empty()) return foreign_entry(holder, screen);
-  const Cell role = holder.kept ? Cell{"kept after", Tone::faint} : Cell{"held by", Tone::busy};
+  const Cell role = holder.kept ? Cell{"cooldown after", Tone::faint} : Cell{"held by", Tone::busy};
   Entry entry{head_of(role, holder.who, human_duration(holder.held), screen), {}};
   auto& facts = entry.facts;
   if (holder.kept) facts.push_back({"by --min-hold"});
   if (!holder.who.label.empty()) facts.push_back({"[" + screen.shown(holder.who.label) + "]"});
   facts.push_back({"since " + iso8601(holder.acquired_at)});
-  if (holder.lease_left) facts.push_back({"lease " + left_text(holder) + " left"});
+  if (holder.kept) {
+    facts.push_back({left_text(holder) + " left"});
+  } else if (holder.lease_left) {
+    facts.push_back({"lease " + left_text(holder) + " of " + human_duration(holder.ttl) + " left"});
+    facts.push_back({renewal_text(holder)});
+  }
+  if (holder.orphan != 0) {
+    facts.push_back({"dlock " + std::to_string(holder.who.pid) + " is dead; of its command pid " +
+                         std::to_string(holder.orphan) + " (" + screen.shown(holder.orphan_name) +
+                         ") still runs",
+                     Tone::bad});
+  }
+  if (holder.stop_asked_by) facts.push_back({stop_asked_by_text(*holder.stop_asked_by)});
   facts.push_back({limit_text(holder.limit)});
   if (holder.holds > 1) facts.push_back({std::to_string(holder.holds) + " holds"});
   if (holder.servers > 0) facts.push_back(servers_cell(holder, "held on ", " servers"));
@@ -156,6 +176,17 @@ std::string latch_line(const LatchState& latch, const Screen& screen) {
       screen);
 }
 
+/// `released 2026-11-30T08:00:00.000Z after 1m01s, exit code 3`, red unless that is 0.
+Cell end_cell(const LastGrant& last) {
+  if (!last.end) return {"never released: its lease ran out, or its process was killed", Tone::bad};
+  const auto& [at, exit_code, evicted_by] = *last.end;
+  const auto held = std::chrono::floor<milliseconds>(at - last.acquired_at);
+  std::string text = (evicted_by ? evicted_by_text(*evicted_by) + ", " : "released ") +
+                     iso8601(at) + " after " + human_duration(std::max(held, milliseconds(0)));
+  if (exit_code) text += ", exit code " + std::to_string(*exit_code);
+  return {text, evicted_by || exit_code.value_or(0) != 0 ? Tone::bad : Tone::plain};
+}
+
 std::string last_line(const LastGrant& last, const Screen& screen) {
   Entry entry{{{"last held by", Tone::faint},
                {place_text(last.who, screen)},
@@ -164,6 +195,7 @@ std::string last_line(const LastGrant& last, const Screen& screen) {
               {}};
   if (!last.who.label.empty()) entry.facts.push_back({"[" + screen.shown(last.who.label) + "]"});
   entry.facts.push_back({"granted " + iso8601(last.acquired_at)});
+  entry.facts.push_back(end_cell(last));
   entry.facts.push_back({"fence " + std::to_string(last.fence.value)});
   return entry_text(entry, {}, screen);
 }
@@ -231,13 +263,29 @@ std::string columns_text(std::vector<Column> columns, std::vector<Row> rows, con
       at += columns[i].width + gap;
     }
     text += "\n";
+    // The last column, if it was left out for lack of room, gets a line of its own.
+    const bool below = &row != &rows.front() && !columns.back().shown && row.back().text != "-";
+    if (below && columns.back().optional)
+      text += "  " + screen.fitted(row.back().text, screen.columns - 2) + "\n";
   }
   return text;
 }
 
 Row row_of(const KeyState& state, const Screen& screen) {
   // The columns of overview_text, in its order.
-  enum : std::size_t { key, holder, pid, command, held, lease, servers, waiting, latch, columns };
+  enum : std::size_t {
+    key,
+    holder,
+    pid,
+    command,
+    held,
+    lease,
+    servers,
+    waiting,
+    latch,
+    label,
+    columns
+  };
   Row row(columns, Cell{"-"});
   row[key] = {screen.shown(state.key.text), Tone::title};
   row[waiting] = {std::to_string(state.waiters.size()),
@@ -248,6 +296,11 @@ Row row_of(const KeyState& state, const Screen& screen) {
   }
   if (state.holders.empty()) {
     if (!state.latch || !state.waiters.empty()) row[holder] = {"free", Tone::good};
+    if (state.last) {
+      row[holder].text += ", last " + place_text(state.last->who, screen);
+      row[pid] = {std::to_string(state.last->who.pid)};
+      row[command] = {screen.shown(state.last->who.command)};
+    }
     return row;
   }
   const Holder& first = state.holders.front();
@@ -257,21 +310,25 @@ Row row_of(const KeyState& state, const Screen& screen) {
     row[holder] = {screen.shown(first.library), Tone::busy};
     return row;
   }
-  row[holder] = {(first.kept ? "kept after " : "") + place_text(first.who, screen) +
+  row[holder] = {(first.kept ? "cooldown after " : "") + place_text(first.who, screen) +
                      (more > 0 ? " +" + std::to_string(more) : ""),
                  first.kept ? Tone::faint : Tone::busy};
   row[pid] = {std::to_string(first.who.pid)};
   row[command] = {screen.shown(first.who.command)};
   row[held] = {human_duration(first.held)};
   if (first.servers > 0) row[servers] = servers_cell(first, "", "");
+  if (!first.who.label.empty()) row[label] = {screen.shown(first.who.label)};
   return row;
 }
 
 }  // namespace
 
 std::string key_text(const KeyState& state, const Screen& screen) {
-  if (!state.in_use()) return "free\n" + (state.last ? last_line(*state.last, screen) : "");
   const std::string key = screen.fitted(screen.shown(state.key.text), screen.columns);
+  if (!state.in_use()) {
+    return state.last ? key + " is free\n" + last_line(*state.last, screen)
+                      : key + " is free; nobody has locked it in the last seven days\n";
+  }
   std::string text = screen.toned(key, Tone::title) + "\n";
   if (state.latch) text += latch_line(*state.latch, screen);
   if (!state.of_lock()) return text;
@@ -291,13 +348,14 @@ std::string overview_text(const std::vector<KeyState>& states, const Screen& scr
   for (const KeyState& state : states) rows.push_back(row_of(state, screen));
   return columns_text({{"KEY", 8},
                        {"HOLDER", 8},
-                       {"PID", 0, 1},
-                       {"COMMAND", 7, 3},
-                       {"HELD", 0, 5},
-                       {"LEASE", 0, 2},
-                       {"SERVERS", 0, 4, true},
+                       {"PID", 0, 2},
+                       {"COMMAND", 7, 4},
+                       {"HELD", 0, 6},
+                       {"LEASE", 0, 3},
+                       {"SERVERS", 0, 5, true},
                        {"WAITING"},
-                       {"LATCH", 9, 0, true}},
+                       {"LATCH", 9, 0, true},
+                       {"LABEL", 12, 1, true}},
                       rows, screen);
 }
 

@@ -165,7 +165,10 @@ std::vector<KeyState> merged_states(const Query& query,
       KeyViews& views = by_key[state.key];
       add_views(views.holders, state.holders);
       add_views(views.waiters, state.waiters);
-      const bool later = state.last && (!views.last || views.last->fence < state.last->fence);
+      const auto age = [](const LastGrant& last) {
+        return std::pair(last.fence, last.end.has_value());
+      };
+      const bool later = state.last && (!views.last || age(*views.last) < age(*state.last));
       if (later) views.last = state.last;
     }
   }
@@ -177,7 +180,7 @@ std::vector<KeyState> merged_states(const Query& query,
   }
   for (const auto& [key, views] : by_key) {
     KeyState state = merged_state(key, views, servers, silent);
-    if (state.in_use()) all.push_back(std::move(state));
+    if (query.lists(state)) all.push_back(std::move(state));
   }
   return all;
 }

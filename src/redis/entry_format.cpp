@@ -29,13 +29,10 @@ constexpr std::string_view flags_of_holds = "hpkt";
 /// Fences and clocks stay below it, so that sums of them in nanoseconds fit in 64 bits.
 constexpr std::int64_t largest_number = (1LL << 53) - 1;
 
-/// What follows the label in `who`, in the order of Via.
-constexpr const char* names_of_via[] = {"", " =attach", " =acquire"};
-
 /// Encodes a field of `who`; "-" stands for an empty one. A word that begins with one of these
 /// characters begins an addition to `who`.
 std::string who_field(std::string_view text) {
-  constexpr std::string_view of_additions = "#!=";
+  constexpr std::string_view of_additions = "#!=;";
   if (text.empty()) return "-";
   if (of_additions.find(text.front()) != std::string_view::npos)
     return percent_encoded(text.substr(0, 1), of_additions) + percent_encoded(text.substr(1));
@@ -73,10 +70,10 @@ std::string redis_keys_text(const std::string& prefix, const LockKey& key) {
   return "; its keys in Redis begin with " + escaped(KeyNames(prefix, key).holds);
 }
 
-std::optional<LockKey> key_of(std::string_view prefix, std::string_view name) {
+std::optional<LockKey> key_of(std::string_view prefix, std::string_view name, bool fences) {
   if (!name.starts_with(prefix)) return std::nullopt;
   name.remove_prefix(prefix.size());
-  for (const std::string_view suffix : {":queue", ":latch"}) {
+  for (const std::string_view suffix : {":queue", ":latch", fences ? ":fence" : ""}) {
     if (name.ends_with(suffix)) name.remove_suffix(suffix.size());
   }
   if (name.size() < 3 || name.front() != '{' || name.back() != '}') return std::nullopt;
@@ -98,7 +95,7 @@ std::string scan_pattern(std::string_view prefix) {
 std::string packed_who(const Who& who) {
   return who_field(who.host) + " " + std::to_string(who.pid) + " " + who_field(who.user) + " " +
          who_field(who.command) + " " + who_field(who.label) +
-         names_of_via[static_cast<std::size_t>(who.via)];
+         (who.via == Via::run ? "" : std::string(" =") + name_of(who.via));
 }
 
 Who parse_who(std::string_view text) {
@@ -108,10 +105,8 @@ Who parse_who(std::string_view text) {
   who.user = from_who_field(take_until(text, ' '));
   who.command = from_who_field(take_until(text, ' '));
   who.label = from_who_field(take_until(text, ' '));
-  for (const Via via : {Via::attach, Via::acquire}) {
-    if (!text.starts_with(names_of_via[static_cast<std::size_t>(via)] + 1)) continue;
-    who.via = via;
-    take_until(text, ' ');
+  if (text.starts_with('=')) {
+    who.via = take_until(text, ' ').substr(1) == name_of(Via::attach) ? Via::attach : Via::acquire;
   }
   if (text.starts_with('#')) {
     const auto pid = parse_number(take_until(text, ' ').substr(1), 0, INT32_MAX);
@@ -140,7 +135,8 @@ StoredHold parse_hold(std::string_view value, std::int64_t now) {
   Holder hold;
   hold.fence = Fence{take_number(value)};
   const milliseconds lease(take_number(value));
-  take_number(value);
+  hold.ttl = milliseconds(take_number(value));
+  hold.renewed_ago = to_ms(now - at);
   hold.limit = Limit{take_number(value)};
   hold.kept = flag == "k";
   hold.owner = hold.kept ? "" : std::string(take_until(value, ' '));
@@ -170,7 +166,18 @@ std::optional<LastGrant> parse_last_grant(std::string_view value) {
   for (int lease_ttl_limit_owner = 0; lease_ttl_limit_owner < 4; ++lease_ttl_limit_owner) {
     take_until(value, ' ');
   }
-  return LastGrant{parse_who(value), WallTime(microseconds(*at)), Fence{*fence}};
+  LastGrant last{parse_who(value), WallTime(microseconds(*at)), Fence{*fence}, {}};
+  // Of several holds with this fence, the last one that ended counts.
+  for (auto next = value.find(" ;"); next != std::string_view::npos; next = value.find(" ;")) {
+    value.remove_prefix(next + 2);
+    if (take_until(value, ' ') != std::to_string(last.fence.value)) continue;
+    EndOfHold& end = last.end.emplace();
+    end.at = WallTime(microseconds(server_number(take_until(value, ' '))));
+    if (value.starts_with('!')) end.evicted_by = parse_who(value.substr(1));
+    if (const auto code = parse_number(value.substr(0, value.find(' ')), 0, 255))
+      end.exit_code = static_cast<int>(*code);
+  }
+  return last;
 }
 
 Waiter parse_waiter(std::string_view value, std::int64_t ticket, std::int64_t now) {

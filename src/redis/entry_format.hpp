@@ -28,8 +28,9 @@ struct KeyNames {
 /// The end of an error about foreign data: `; its keys in Redis begin with dlock:{nightly}`.
 std::string redis_keys_text(const std::string& prefix, const LockKey& key);
 
-/// The key that a name of `holds`, `queue` or `latch` form belongs to; nothing for other names.
-std::optional<LockKey> key_of(std::string_view prefix, std::string_view name);
+/// The key that a name of `holds`, `queue`, `latch` or, if asked for, `fence` form belongs to;
+/// nothing for other names.
+std::optional<LockKey> key_of(std::string_view prefix, std::string_view name, bool fences = false);
 
 /// The pattern with which SCAN finds all locks below a prefix.
 std::string scan_pattern(std::string_view prefix);

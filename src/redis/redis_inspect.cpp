@@ -145,7 +145,7 @@ std::vector<LockKey> find(const Query& query, const Inspection& inspection) {
     scan(server, {"MATCH", scan_pattern(inspection.prefix)}, inspection.call_options,
          [&](const auto& names) {
            for (const std::string& name : names) {
-             const auto key = key_of(inspection.prefix, name);
+             const auto key = key_of(inspection.prefix, name, query.free);
              if (key && matches_any(key->text, query.globs)) keys.push_back(*key);
            }
          });
@@ -166,7 +166,7 @@ std::vector<KeyState> RedisStore::inspect(const Query& query, const CallOptions&
   auto states = states_of(query.keys, Foreign::reported, inspection);
   if (query.globs.empty()) return states;
   for (KeyState& state : states_of(find(query, inspection), Foreign::skipped, inspection)) {
-    if (state.in_use()) states.push_back(std::move(state));
+    if (query.lists(state)) states.push_back(std::move(state));
   }
   return states;
 }

@@ -272,25 +272,27 @@ ReleaseResult RedisStore::release(const Claim& claim, const ReleaseOptions& how,
   const auto found = unanswered_.find(asked);
   const LinkId before = found == unanswered_.end() ? LinkId{} : found->second;
   const bool unsure = !is_known || (before != LinkId{} && !before.is_open());
-  auto [result, link] = release_once(asked, how.mode, unsure, call_options);
+  auto [result, link] = release_once(asked, how, unsure, call_options);
   if (!unsure && before != LinkId{} && before != link) {
-    const auto again = release_once(asked, how.mode, true, call_options).first;
+    const auto again = release_once(asked, how, true, call_options).first;
     if (result.outcome == Released::not_held) result = again;
   }
   unanswered_.erase(asked);
   return result;
 }
 
-std::pair<ReleaseResult, LinkId> RedisStore::release_once(const Asked& asked, ReleaseMode mode,
-                                                          bool unsure,
+std::pair<ReleaseResult, LinkId> RedisStore::release_once(const Asked& asked,
+                                                          const ReleaseOptions& how, bool unsure,
                                                           const CallOptions& call_options) {
   constexpr milliseconds tombstone_life{60'000};
   const auto& [key, token] = asked;
   std::vector<std::string> arguments{"release", token.text};
-  if (unsure || mode != ReleaseMode::normal) {
-    arguments.insert(arguments.end(),
-                     {unsure ? "1" : "0", mode == ReleaseMode::ignore_floor ? "1" : "0",
-                      std::to_string(tombstone_life.count())});
+  const bool ignores_floor = how.mode == ReleaseMode::ignore_floor;
+  if (how.exit_code) arguments.push_back(std::to_string(*how.exit_code));
+  if (unsure || ignores_floor) {
+    arguments.resize(3, "-");
+    arguments.insert(arguments.end(), {unsure ? "1" : "0", ignores_floor ? "1" : "0",
+                                       std::to_string(tombstone_life.count())});
   }
   const ScriptReply reply = run(key, arguments, call_options);
   const auto said = reply_text(reply, 0);

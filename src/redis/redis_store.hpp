@@ -109,8 +109,8 @@ class RedisStore : public Member, public Latches {
   std::vector<Holder> look_at_holders(const LockKey& key, const CallOptions& call_options);
 
   /// The result, and the link on which it came.
-  std::pair<ReleaseResult, LinkId> release_once(const Asked& asked, ReleaseMode mode, bool unsure,
-                                                const CallOptions& call_options);
+  std::pair<ReleaseResult, LinkId> release_once(const Asked& asked, const ReleaseOptions& how,
+                                                bool unsure, const CallOptions& call_options);
 
   /// The last part of the channel on which a token's client listens. It is random, because the
   /// token itself must stay secret, and differs for each token, because the script must never

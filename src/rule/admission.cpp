@@ -92,7 +92,7 @@ void TableTransaction::admit(const WaiterEntry& asker, const Verdict& verdict, F
     hold.owner = verdict.inside->owner;
   } else {
     table_.last_fence = std::max(table_.last_fence, fence);
-    table_.last = LastGrant{hold.who, WallTime(now_.wall), fence};
+    table_.last = LastGrant{hold.who, WallTime(now_.wall), fence, {}};
   }
   unqueue(hold.token);
   table_.holds.push_back(hold);

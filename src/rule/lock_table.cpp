@@ -17,6 +17,11 @@ milliseconds min_hold_left(const HoldEntry& hold, microseconds now) {
 
 constexpr std::size_t most_holders_named = 8;
 
+/// Records the end of a hold of the last owner. If the owner has several, the last end counts.
+void note_end(LockTable& table, Fence fence, EndOfHold end) {
+  if (table.last && table.last->fence == fence) table.last->end = std::move(end);
+}
+
 milliseconds passed_between(microseconds from, microseconds to) {
   return std::max(milliseconds(0), std::chrono::floor<milliseconds>(to - from));
 }
@@ -95,13 +100,15 @@ std::optional<milliseconds> LockTable::renew(const Token& token, std::optional<m
   return lease;
 }
 
-Released LockTable::release(const Token& token, ReleaseMode mode, Now now, WaiterNotifier& wakes) {
+Released LockTable::release(const Token& token, const ReleaseOptions& how, Now now,
+                            WaiterNotifier& wakes) {
   TableTransaction op(*this, now, wakes, Token{});
   Released answer = Released::not_held;
   HoldEntry* own = find_hold(token);
   if (own != nullptr && own->inside()) {
     answer = Released::yes;
-    if (mode == ReleaseMode::ignore_floor) own->min_hold = milliseconds(0);
+    if (how.mode == ReleaseMode::ignore_floor) own->min_hold = milliseconds(0);
+    note_end(*this, own->fence, {WallTime(now.wall), how.exit_code});
     end_hold(*this, *own, op.now());
   } else if (find_waiter(token) != queue.end()) {
     answer = Released::left_queue;
@@ -122,6 +129,7 @@ std::vector<HoldEntry> LockTable::evict(const Eviction& how, Now now, WaiterNoti
       return false;
     }
     if (!hold.inside()) return true;
+    note_end(*this, hold.fence, {WallTime(now.wall), {}, how.by});
     hold = tombstone(hold.token, hold.lease, op.now());
     hold.who = how.by;
     return false;
@@ -151,6 +159,8 @@ Holder hold_from(const HoldEntry& entry, const Now& now) {
   hold.held = passed_between(entry.since, now.lease_clock);
   hold.acquired_at = WallTime(now.wall - hold.held);
   hold.lease_left = std::chrono::ceil<milliseconds>(left_of(entry, now.lease_clock));
+  hold.ttl = entry.ttl;
+  hold.renewed_ago = passed_between(entry.at, now.lease_clock);
   hold.limit = entry.limit;
   hold.fence = entry.fence;
   hold.stop_asked_by = entry.stop_asked_by;

@@ -136,7 +136,7 @@ struct LockTable {
   /// Renews and confirms a hold, with its own TTL if none is given; returns its lease.
   std::optional<milliseconds> renew(const Token& token, std::optional<milliseconds> ttl, Now now,
                                     WaiterNotifier& wakes);
-  Released release(const Token& token, ReleaseMode mode, Now now, WaiterNotifier& wakes);
+  Released release(const Token& token, const ReleaseOptions& how, Now now, WaiterNotifier& wakes);
   /// Evicts holds, or asks their holders to stop, and returns these holds. The holders learn from
   /// evicted_by() or HoldEntry::stop_asked_by who did.
   std::vector<HoldEntry> evict(const Eviction& how, Now now, WaiterNotifier& wakes);

@@ -202,7 +202,10 @@ void latest_fields(auto& text, auto& latest) {
   fields(text, latest.ticket, latest.token, latest.owner, latest.who);
 }
 
-void last_fields(auto& text, auto& last) { fields(text, last.fence, last.acquired_at, last.who); }
+void last_fields(auto& text, auto& last) {
+  fields(text, last.fence, last.acquired_at, last.who);
+  text.last_value(last.who.via);
+}
 
 /// The lines that follow the first line of every table.
 void head_lines(auto& text, auto& key, auto& table) {
@@ -217,6 +220,20 @@ void write_waiters(Writer& out, const LockTable& table, std::size_t from, std::s
   }
 }
 
+void write_last(Writer& out, const LastGrant& last) {
+  out.line("last", [&] { last_fields(out, last); });
+  if (!last.end) return;
+  const int exit_code = last.end->exit_code.value_or(-1);  // -1: not known
+  out.line("ended", [&] { fields(out, last.end->at, exit_code); });
+  if (last.end->evicted_by) out.line("evicted", [&] { field(out, *last.end->evicted_by); });
+}
+
+void read_end(Reader& in, EndOfHold& end) {
+  int exit_code = -1;
+  fields(in, end.at, exit_code);
+  if (exit_code >= 0) end.exit_code = exit_code;
+}
+
 std::string text_in(Form form, const LockKey& key, const LockTable& table, std::size_t waiters) {
   constexpr std::size_t usual_line = 256;
   waiters = std::min(waiters, table.queue.size());
@@ -226,7 +243,7 @@ std::string text_in(Form form, const LockKey& key, const LockTable& table, std::
   const auto nothing = [] {};
   out.line(std::string(format_of(form)) + std::string(version), nothing);
   head_lines(out, key, table);
-  if (table.last) out.line("last", [&] { last_fields(out, *table.last); });
+  if (table.last) write_last(out, *table.last);
   if (table.latest) out.line("latest", [&] { latest_fields(out, *table.latest); });
   for (const HoldEntry& hold : table.holds) {
     out.line("hold", [&] { hold_fields(out, hold); });
@@ -256,6 +273,10 @@ NamedTable parse_in(Form form, std::string_view text, const std::string& where) 
       field(in, named.table.holds.back().stop_asked_by.emplace());
     } else if (kind == "last") {
       last_fields(in, named.table.last.emplace());
+    } else if (kind == "ended" && named.table.last) {
+      read_end(in, named.table.last->end.emplace());
+    } else if (kind == "evicted" && named.table.last && named.table.last->end) {
+      field(in, named.table.last->end->evicted_by.emplace());
     } else if (kind == "latest") {
       latest_fields(in, named.table.latest.emplace());
     } else if (kind == "wait") {

@@ -215,13 +215,6 @@ std::optional<std::vector<ZooKeeperChange>> ZooKeeperBackend::changes_for(const 
   next = {last_version_ + 1, state.incarnation, state.node_version + 1, state.has_own_child};
   std::vector<ZooKeeperChange> of_children;
   add_child_changes(name, over, update, next, of_children);
-  const bool forgets = update.forgettable && over.lives->ids.empty() && !next.has_own_child;
-  if (forgets) {
-    next = {};
-    of_children.push_back({Change::remove, incarnation});
-    of_children.push_back({Change::remove, path, "", state.node_version});
-    return of_children;
-  }
   changes.push_back({Change::check, incarnation});
   changes.push_back({Change::set, path, value_of(update), state.node_version});
   changes.insert(changes.end(), of_children.begin(), of_children.end());
@@ -244,10 +237,6 @@ std::variant<Version, Snapshot> ZooKeeperBackend::write(const std::string& recor
                              reply.code == ZNODEEXISTS || reply.code == ZNOTEMPTY;
   if (was_overtaken) return read(record, nullptr, call_options);
   if (!reply.ok()) client_.refuse(reply.code, "write below " + escaped(directory_));
-  if (next.version == 0) {
-    states_.erase(record);
-    return Version{0};
-  }
   last_version_ = next.version;
   states_[record] = next;
   return next.version;

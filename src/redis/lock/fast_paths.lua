@@ -7,21 +7,24 @@
 -- takes longer than a command. A renewal or release must not begin with a denyoom write: a server
 -- that is out of memory runs the first write, and then all others of the script.
 
--- Releases the only hold if it has no min-hold and nobody waits. The hash expires with the lease,
--- so the clock is not needed.
-local only_hold = op == 'release' and not ARGV[4] and call('HGET', key, token)
-if only_hold then
-  if string.sub(only_hold, 1, 4) ~= 'h 0 ' or call('HLEN', key) ~= 1 then
-    only_hold = nil
-  elseif call('EXISTS', KEYS[2]) == 0 then
-    call('HDEL', key, token)
-    return 'released 0' .. of_member
-  end
-end
-
 time = time or call('TIME')
 -- Joining two texts takes less work than formatting a 64-bit number.
 stamp = #time[2] == 6 and time[1] .. time[2] or string.format('%s%06d', time[1], time[2])
+
+-- Releases the only hold if it has no min-hold and nobody waits.
+local only_hold = op == 'release' and not ARGV[5] and call('HGET', key, token)
+if only_hold then
+  local fence = string.match(only_hold, '^h 0 %d+ %d+ (%d+)')
+  if not fence or call('HLEN', key) ~= 1 then
+    only_hold = nil
+  elseif call('EXISTS', KEYS[2]) == 0 then
+    call('HDEL', key, token)
+    if call('EXPIRE', KEYS[4], fence_life) == 1 then
+      call('APPEND', KEYS[4], ' ;' .. fence .. ' ' .. stamp .. ' ' .. (ARGV[4] or '-'))
+    end
+    return 'released 0' .. of_member
+  end
+end
 
 -- Grants a free key that nobody waits for.
 if op == 'acquire' and quarantine_end == 0 and not ARGV[10] and

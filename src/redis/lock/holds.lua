@@ -38,6 +38,13 @@ local function note_grant(hold)
     hold.lease, hold.ttl, hold.limit, hold.owner, hold.who), 'EX', fence_life)
 end
 
+-- Records the end of a hold; `how` as in the fence's entry.
+local function note_end(hold, how)
+  if call('EXPIRE', KEYS[4], fence_life) == 1 then
+    call('APPEND', KEYS[4], ' ;' .. hold.fence .. ' ' .. stamp .. ' ' .. how)
+  end
+end
+
 local function count_in(hold, id)
   if not is_live(hold) then return end
   local owner = hold.flag == 'k' and ' ' .. id or hold.owner

@@ -135,14 +135,15 @@ local function release()
   local answer = 'absent'
   if own and is_held(own) then
     answer = 'released'
-    if ARGV[5] == '1' then remove(token) else remove_or_cool_down(token, own) end
+    note_end(own, ARGV[4] or '-')
+    if ARGV[6] == '1' then remove(token) else remove_or_cool_down(token, own) end
     count_all()
   elseif call('ZREM', KEYS[2], token) == 1 then
     answer = 'left'
   end
   call('HDEL', KEYS[3], token)
-  if ARGV[4] == '1' and not holds[token] then
-    store(token, tombstone(tonumber(ARGV[6]), '-'))
+  if ARGV[5] == '1' and not holds[token] then
+    store(token, tombstone(tonumber(ARGV[7]), '-'))
   end
   if answer == 'absent' then return not_held(answer, own) end
   return answer .. ' ' .. tidy()
@@ -161,7 +162,12 @@ local function evict()
         store(id, hold)
       end
     else
-      if is_held(hold) then store(id, tombstone(hold.lease, ARGV[5])) else remove(id) end
+      if is_held(hold) then
+        note_end(hold, '!' .. ARGV[5])
+        store(id, tombstone(hold.lease, ARGV[5]))
+      else
+        remove(id)
+      end
     end
   end
   count_all()

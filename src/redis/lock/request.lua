@@ -9,7 +9,9 @@
 --                         who"
 --                         =latest -> "ticket token owner who" of the newest request with `latest`
 --       4 fence    string the last fence granted, with its grant: "fence at lease ttl limit owner
---                         who"
+--                         who", and for each hold that has ended since, in their order,
+--                         " ;fence at code": the exit code of its command, "-", or "!" and the who
+--                         that evicted it
 --       5 alive    string "run_id since flag", only of a member of a quorum: see quarantine.lua
 -- A waiter without a listener has "!" and the end of its absence as its channel: see queue.lua.
 -- Times are microseconds of this server's clock, except lease, ttl and min_hold, which are
@@ -28,7 +30,8 @@
 --            "" and 9 is - if they have no value
 --   renew    4 ttl, or "" for that of the grant
 --            6 " #pid" of the command once that is known, appended to who; without a fence 5 is ""
---   release  nothing more, or 4 unsure 0|1  5 ignore the min-hold 0|1  6 ttl (of a tombstone)
+--   release  4 the exit code of the command, or "-"; nothing more, or 5 unsure 0|1  6 ignore the
+--            min-hold 0|1  7 ttl (of a tombstone)
 --   force    4 fences with a blank between them, or "" for all holds  5 who evicts (token unused)
 --   stop     4 and 5 as force: asks the holders to stop, and leaves them their holds
 --   tidy     nothing more: admits waiters          (token unused)

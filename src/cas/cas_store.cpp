@@ -136,7 +136,9 @@ Answer CasStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& 
     const auto outcome = record.table.acquire(claim, ask, backing, record.now, record);
     const auto* granted = std::get_if<Granted>(&outcome);
     if (granted != nullptr) {
-      answer = Grant{granted->fence, Lease{granted->lease, {}}};
+      Grant grant{granted->fence, Lease{granted->lease, {}}};
+      grant.predecessor = record.table.predecessor(record.now);
+      answer = grant;
     } else {
       const auto& refused = std::get<Refused>(outcome);
       Refusal refusal = refusal_from(refused, holders_from(refused.holds, record.now));
@@ -186,6 +188,7 @@ Renewed CasStore::renew(const Claim& claim, const RenewalOptions& terms,
     if (claim.who.command_pid != 0) hold->backing.command.pid = claim.who.command_pid;
     hold->backing.mailbox = own.address;
     renewed = {Grant{hold->fence, Lease{*lease, {}}, true, hold->limit}, {}, hold->stop_asked_by};
+    if (!held_before) renewed.grant->predecessor = record.table.predecessor(record.now);
     // With CasLeases the engine renews the lease, so no write is needed.
     return leases_ == nullptr;
   };

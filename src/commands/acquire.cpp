@@ -14,6 +14,7 @@
 #include "commands/lock_acquirer.hpp"
 #include "lock/release.hpp"
 #include "output/json.hpp"
+#include "output/sentences.hpp"
 
 namespace dlock {
 namespace {
@@ -35,9 +36,10 @@ Who script_as_seen(const AcquireSettings& settings) {
 }
 
 std::string report(const AcquireSettings& settings, const std::vector<Held>& held,
-                   const std::vector<LockFence>& fences) {
+                   const std::vector<LockFence>& fences, milliseconds waited) {
   const Token& token = held.front().claim.token;
-  if (settings.json) return grant_json(token, settings.ttl, fences);
+  if (settings.json)
+    return grant_json(token, held.front().claim.owner, settings.ttl, waited, fences);
   if (!settings.env) return token.text + "\n";
   const auto list = fence_list(fences);
   return "DLOCK_TOKEN=" + token.text + (list ? "\nDLOCK_FENCE=" + *list : "") +
@@ -117,7 +119,14 @@ int Acquire::operator()() {
   const auto result = acquire();
   if (result.signal) acquiring_.die_of(*result.signal);
   if (result.abandoned) return abandoned();
-  if (!result.refused.empty()) return static_cast<int>(ExitCode::not_acquired);
+  if (result.gave_up) {
+    if (settings_.json && !settings_.quiet) print(refused_json(*result.gave_up, result.refused));
+    return static_cast<int>(ExitCode::not_acquired);
+  }
+  for (const Held& each : result.held) {
+    const auto& before = each.grant.predecessor;
+    if (before) log_.warning(predecessor_text(each.claim.key, *before));
+  }
   die_if_signalled(result.held);
   if (script_) {
     const int code = start_attach_daemon(result.held);
@@ -127,7 +136,8 @@ int Acquire::operator()() {
     return static_cast<int>(ExitCode::lost);
   }
   if (!settings_.quiet) {
-    const auto text = report(settings_, result.held, acquiring_.fences(result.held));
+    const auto text =
+        report(settings_, result.held, acquiring_.fences(result.held), acquiring_.waited());
     if (!write_all(STDOUT_FILENO, text)) {
       const std::string why = std::strerror(errno);
       release(result.held);

@@ -41,8 +41,12 @@ constexpr char not_in_time[] = "it was not renewed in time, as dlock was suspend
 
 }  // namespace
 
-HeldLocks::HeldLocks(Store& store, std::vector<Held> held, const Log& log)
-    : store_(store), held_(std::move(held)), log_(log) {}
+HeldLocks::HeldLocks(Store& store, std::vector<Held> held, const Log& log,
+                     OnPredecessor on_predecessor)
+    : store_(store),
+      held_(std::move(held)),
+      log_(log),
+      on_predecessor_(std::move(on_predecessor)) {}
 
 bool HeldLocks::needs_renewal() const { return dlock::needs_renewal(store_, held_.front().claim); }
 
@@ -101,6 +105,9 @@ StopSource::News HeldLocks::look() {
   renewer_->start();
   for (const auto& [key, margin] : renewer_->take_margins()) {
     if (takes_a_line(STDERR_FILENO)) report_margin(log_, key, margin);
+  }
+  for (const auto& [key, predecessor] : renewer_->take_predecessors()) {
+    on_predecessor_(key, predecessor);
   }
   if (renewer_->lost()) return News::lost;
   const auto request = renewer_->take_stop_request();

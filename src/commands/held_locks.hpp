@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,7 +20,10 @@ namespace dlock {
 /// engine reports, or if their files are removed.
 class HeldLocks final : public StopSource {
  public:
-  HeldLocks(Store& store, std::vector<Held> held, const Log& log);
+  using OnPredecessor = std::function<void(const LockKey&, const Predecessor&)>;
+  /// `on_predecessor` is called if a hold turns out to have an evicted predecessor.
+  HeldLocks(Store& store, std::vector<Held> held, const Log& log,
+            OnPredecessor on_predecessor = {});
 
   bool needs_renewal() const;
   /// Renews each lease that is too short to stop the command in time. `run` calls it just before it
@@ -68,6 +72,7 @@ class HeldLocks final : public StopSource {
   Store& store_;
   std::vector<Held> held_;
   const Log& log_;
+  const OnPredecessor on_predecessor_;
   std::unique_ptr<LeaseRenewer> renewer_;
   std::unique_ptr<LeaseRenewer> ended_renewer_;  ///< the next holder need not wait for its thread
   std::optional<Loss> loss_;

@@ -202,6 +202,7 @@ LockAcquirer::Result LockAcquirer::acquire() {
       name_waiter_ahead(gave_up->key, gave_up->refusal);
       report_refusal(log_, *gave_up, waited());
       result.refused = refusal_text(gave_up->key, gave_up->refusal);
+      result.gave_up = std::move(*gave_up);
       return result;
     }
     reached = std::get<Interrupted>(acquired).reached;

@@ -81,7 +81,10 @@ int Run::operator()() {
     auto result = acquire();
     status_.waited = acquiring_->waited();
     if (result.signal) return interrupted(*result.signal);
-    if (!result.refused.empty()) return not_acquired(result.refused);
+    if (result.gave_up) {
+      status_.gave_up = std::move(result.gave_up);
+      return not_acquired(result.refused);
+    }
     return hold_and_run(std::move(result.held));
   } catch (const Error& error) {
     if (acquiring_ && status_.locks.empty()) status_.waited = acquiring_->waited();
@@ -112,7 +115,14 @@ int Run::hold_and_run(std::vector<Held> held) {
   status_.locks = acquiring_->fences(held);
   notifications_.acquired(status_);
   std::optional<Watchdog> watchdog;
-  HeldLocks holding(acquiring_->store(), std::move(held), log_);
+  const auto on_predecessor = [this](const LockKey& key, const Predecessor& predecessor) {
+    if (takes_a_line(STDERR_FILENO)) log_.warning(predecessor_text(key, predecessor));
+    notifications_.predecessor_evicted(status_, predecessor_text(key, predecessor));
+  };
+  for (const Held& each : held) {
+    if (const auto& before = each.grant.predecessor) on_predecessor(each.claim.key, *before);
+  }
+  HeldLocks holding(acquiring_->store(), std::move(held), log_, on_predecessor);
   std::optional<Child> child;
   try {
     if (!holding.ready_to_start(settings_.grace)) return lost_before_start(holding);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "commands/hook.hpp"
@@ -22,6 +23,10 @@ class RunNotifications {
   void begin(std::string where) { where_ = std::move(where); }
   void waiting(const LockKey& key, const Refusal& refusal);
   void acquired(const RunStatus& status) { report("acquired", status); }
+  void predecessor_evicted(RunStatus status, std::string why) {
+    status.reason = std::move(why);
+    report("predecessor-evicted", status);
+  }
   void stop_asked(const RunStatus& status) { report("stop-asked", status); }
   /// Only the first call has an effect.
   void lost(const RunStatus& status);

@@ -173,12 +173,15 @@ Answer LocalStore::acquire(const Claim& claim, const Ask& ask, const CallOptions
   if (needs_mailbox(key->table, claim.token)) mailbox_.open();
   key->save(claim.token);
   const Now now = key->now;
+  const auto predecessor = key->table.predecessor(now);
   const auto ends_in = key->until_next_end();
   const bool created = key->file.created();
   key.reset();
   if (created) collect_garbage();
   if (const auto* granted = std::get_if<Granted>(&outcome)) {
-    return Grant{granted->fence, lease_of(by_process, sent, granted->lease)};
+    Grant grant{granted->fence, lease_of(by_process, sent, granted->lease)};
+    grant.predecessor = predecessor;
+    return grant;
   }
   return as_refusal(std::get<Refused>(outcome), ends_in, now);
 }
@@ -196,8 +199,9 @@ std::variant<Wake, QueueWatch> LocalStore::look(const Claim& claim, Deadline unt
   // A provisional hold was handed over by this look, as the holder's process had ended: the next
   // request confirms it.
   if (own != nullptr && own->flag == Flag::held) {
-    const auto lease = lease_of(own->backing.by_process, sent, own->lease);
-    return Wake{Wake::Reason::granted, {}, Grant{own->fence, lease}};
+    Grant grant{own->fence, lease_of(own->backing.by_process, sent, own->lease)};
+    grant.predecessor = key->table.predecessor(key->now);
+    return Wake{Wake::Reason::granted, {}, grant};
   }
   if (key->table.find_waiter(claim.token) == key->table.queue.end()) return Wake{};
   QueueWatch watch = watch_before(key->table, directory_, claim.token);

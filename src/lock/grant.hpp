@@ -45,6 +45,14 @@ struct QuorumMargin {
   bool misnamed = false;
 };
 
+/// A holder that was evicted just before a grant. It may not know yet, and its command may run
+/// until its lease ends.
+struct Predecessor {
+  Who evicted_by;  ///< its label is the reason
+  milliseconds left{0};
+  bool operator==(const Predecessor&) const = default;
+};
+
 /// The answer that a claim holds its key.
 struct Grant {
   Fence fence;
@@ -57,6 +65,8 @@ struct Grant {
   /// With several servers: how many had the hold when all were last asked. A server that has had no
   /// time to answer yet counts as one that has the hold.
   std::optional<QuorumMargin> margin{};
+  /// Set by the answer that grants the key, or that confirms a grant by message.
+  std::optional<Predecessor> predecessor{};
 };
 
 /// One owner that holds the key, as other clients see it.

@@ -172,7 +172,7 @@ std::optional<RenewalOutcome> RenewalSchedule::renew(Upkept& lease) {
   const Claim& claim = lease.held.claim;
   const auto lost = [&](bool gone, const std::string& why, const std::optional<Who>& by = {}) {
     lease.next = never;
-    return RenewalOutcome{claim.key, {}, Loss{claim.key, gone, true, why, by}, {}};
+    return RenewalOutcome{claim.key, {}, Loss{claim.key, gone, true, why, by}, {}, {}};
   };
   const auto now = BootClock::now();
   const Deadline end = lease.held.grant.lease.valid_until;
@@ -195,7 +195,11 @@ std::optional<RenewalOutcome> RenewalSchedule::renew(Upkept& lease) {
     lease.next = later(now, pause_after_success(lease.held));
     const auto& now_on = renewed.grant->margin;
     const bool same = now_on && margin && now_on->held == margin->held && !now_on->misnamed;
-    return RenewalOutcome{claim.key, same ? std::nullopt : now_on, {}, renewed.stop_asked_by};
+    return RenewalOutcome{claim.key,
+                          same ? std::nullopt : now_on,
+                          {},
+                          renewed.stop_asked_by,
+                          renewed.grant->predecessor};
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::interrupted) return failed(lease, now, error);
     if (!lease.held.failing_since) lease.held.failing_since = now;
@@ -225,7 +229,7 @@ RenewalOutcome RenewalSchedule::failed(Upkept& lease, Deadline since, const Erro
     lease.confirm_within *= 8;
   }
   lease.next = std::min(later(now, pause), lease.held.grant.lease.valid_until);
-  return {key, {}, Loss{key, false, false, why, {}}, {}};
+  return {key, {}, Loss{key, false, false, why, {}}, {}, {}};
 }
 
 Deadline RenewalSchedule::safe_until() const {
@@ -377,7 +381,7 @@ void LeaseRenewer::renew_next() {
 
 void LeaseRenewer::report(const RenewalOutcome& renewal) {
   const std::lock_guard guard(mutex_);
-  const auto& [key, margin, loss, stop_asked_by] = renewal;
+  const auto& [key, margin, loss, stop_asked_by, predecessor] = renewal;
   if (loss) {
     report_loss(*loss);
   } else if (!lost_.raised()) {
@@ -389,6 +393,10 @@ void LeaseRenewer::report(const RenewalOutcome& renewal) {
   }
   if (stop_asked_by && !stop_request_) {
     stop_request_ = StopRequest{key, *stop_asked_by};
+    news_.raise();
+  }
+  if (predecessor) {
+    predecessors_.emplace_back(key, *predecessor);
     news_.raise();
   }
   // Only after report_loss(): if the lease has expired already, this failure is the reason.
@@ -405,6 +413,11 @@ void LeaseRenewer::promise() {
 std::vector<std::pair<LockKey, QuorumMargin>> LeaseRenewer::take_margins() {
   const std::lock_guard guard(mutex_);
   return std::exchange(changed_margins_, {});
+}
+
+std::vector<std::pair<LockKey, Predecessor>> LeaseRenewer::take_predecessors() {
+  const std::lock_guard guard(mutex_);
+  return std::exchange(predecessors_, {});
 }
 
 std::optional<StopRequest> LeaseRenewer::take_stop_request() {

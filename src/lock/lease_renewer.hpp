@@ -44,7 +44,8 @@ struct RenewalOutcome {
   LockKey key;
   std::optional<QuorumMargin> margin{};  ///< as in Grant; only if it has changed
   std::optional<Loss> loss{};
-  std::optional<Who> stop_asked_by{};  ///< as in Renewed
+  std::optional<Who> stop_asked_by{};        ///< as in Renewed
+  std::optional<Predecessor> predecessor{};  ///< as in Grant
 };
 
 /// A client asks the holder of `key` to stop; its label is the reason.
@@ -142,9 +143,9 @@ class LeaseRenewer {
   /// Becomes readable when a hold is lost or its lease has expired.
   int lost_fd() const { return lost_.fd(); }
   bool lost() const { return lost_.raised(); }
-  /// Readable after a loss, when safe_until() has become earlier, and when there are margins or a
-  /// stop request to take, until the caller calls take_news(). Before there is a thread, it is
-  /// readable when the clock was set, a connection was closed, or HostView has news.
+  /// Readable after a loss, when safe_until() has become earlier, and when there are margins,
+  /// predecessors or a stop request to take, until the caller calls take_news(). Before there is a
+  /// thread, it is readable when the clock was set, a connection was closed, or HostView has news.
   int news_fd() const { return thread_.joinable() ? news_.fd() : doubts_.get(); }
   void take_news() const { news_.clear(); }
   /// No lease expires before this time; `never` if no hold has a lease.
@@ -157,6 +158,8 @@ class LeaseRenewer {
   std::vector<std::pair<LockKey, QuorumMargin>> take_margins();
   /// The first request to stop, once.
   std::optional<StopRequest> take_stop_request();
+  /// The evicted predecessors of the holds that were confirmed since the last call.
+  std::vector<std::pair<LockKey, Predecessor>> take_predecessors();
   /// Renews everything now instead of when due; returns after the attempt, or after `at_most`. For
   /// a caller that is about to be stopped.
   void renew_now(milliseconds at_most);
@@ -195,6 +198,7 @@ class LeaseRenewer {
   std::vector<std::pair<LockKey, QuorumMargin>> changed_margins_;  ///< guarded by mutex_
   std::optional<StopRequest> stop_request_;                        ///< guarded by mutex_
   bool stop_request_taken_ = false;                                ///< guarded by mutex_
+  std::vector<std::pair<LockKey, Predecessor>> predecessors_;      ///< guarded by mutex_
   bool renewal_asked_ = false;  ///< guarded by mutex_: a renew_now() is not done yet
   RenewalSchedule schedule_;    ///< only the thread uses it, once there is one, until stop()
   std::thread thread_;          ///< last: it starts when all other members exist

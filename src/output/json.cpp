@@ -104,6 +104,24 @@ void add_latch(Json& json, const LatchState& state) {
   json["open"] = state.open();
 }
 
+/// Adds who has the key in place of the client that gave up.
+void add_refusal(Json& json, const GaveUp& gave_up) {
+  const Refusal& refusal = gave_up.refusal;
+  const bool superseded = refusal.why == Refusal::Reason::superseded;
+  json["key"] = gave_up.key.text;
+  json["holders"] = Json::array();
+  for (const Holder& holder : refusal.held_by) {
+    if (!superseded) json["holders"].push_back(holder_json(holder));
+  }
+  json["waiters"] = refusal.waiting;
+  json["superseded_by"] = nullptr;
+  if (superseded && !refusal.held_by.empty()) {
+    Json& newer = json["superseded_by"];
+    newer["owner"] = refusal.held_by.front().owner;
+    add_who(newer, refusal.held_by.front().who);
+  }
+}
+
 Json locks_json(const std::vector<LockFence>& locks) {
   Json list = Json::array();
   for (const LockFence& lock : locks) {
@@ -146,8 +164,19 @@ std::string kind_json(const KindRow& row) {
   return line(json);
 }
 
-std::string grant_json(const Token& token, milliseconds ttl, const std::vector<LockFence>& locks) {
-  return line({{"token", token.text}, {"ttl_ms", ttl.count()}, {"locks", locks_json(locks)}});
+std::string grant_json(const Token& token, const Owner& owner, milliseconds ttl,
+                       milliseconds waited, const std::vector<LockFence>& locks) {
+  return line({{"token", token.text},
+               {"owner", owner.text},
+               {"ttl_ms", ttl.count()},
+               {"waited_ms", waited.count()},
+               {"locks", locks_json(locks)}});
+}
+
+std::string refused_json(const GaveUp& gave_up, const std::string& reason) {
+  Json json{{"token", nullptr}, {"reason", reason}};
+  add_refusal(json, gave_up);
+  return line(json);
 }
 
 std::string renewed_json(const LockKey& key, const Renewed& renewed) {
@@ -196,6 +225,7 @@ std::string status_json(const RunStatus& status) {
   if (status.lost) json["lost"] = true;
   add_by(json, "evicted_by", status.evicted_by);
   add_by(json, "stop_asked_by", status.stop_asked_by);
+  if (status.gave_up) add_refusal(json, *status.gave_up);
   json["locks"] = locks_json(status.locks);
   json["waited_ms"] = status.waited.count();
   json["held_ms"] = status.held.count();

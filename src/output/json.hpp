@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "lock/acquire.hpp"
 #include "lock/grant.hpp"
 #include "lock/store.hpp"
 
@@ -31,7 +32,11 @@ struct LockFence {
 };
 
 /// The output of `acquire --json`.
-std::string grant_json(const Token& token, milliseconds ttl, const std::vector<LockFence>& locks);
+std::string grant_json(const Token& token, const Owner& owner, milliseconds ttl,
+                       milliseconds waited, const std::vector<LockFence>& locks);
+
+/// The same if the lock was not acquired; `reason` says why.
+std::string refused_json(const GaveUp& gave_up, const std::string& reason);
 
 /// The output of `renew --json` for a key.
 std::string renewed_json(const LockKey& key, const Renewed& renewed);
@@ -59,6 +64,7 @@ struct RunStatus {
   bool lost = false;
   std::optional<Who> evicted_by;
   std::optional<Who> stop_asked_by;
+  std::optional<GaveUp> gave_up;  ///< with not-acquired
   std::vector<LockFence> locks;
   milliseconds waited{0};
   milliseconds held{0};

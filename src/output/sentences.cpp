@@ -191,6 +191,12 @@ std::string not_held_by_token_text(const LockKey& key, const std::optional<Who>&
   return begin + "it was released or evicted, or its lease has expired";
 }
 
+std::string predecessor_text(const LockKey& key, const Predecessor& predecessor) {
+  return "the holder of " + escaped(key.text) + " before this was " +
+         evicted_by_text(predecessor.evicted_by) + "; its command may still run for " +
+         human_duration(predecessor.left);
+}
+
 std::string lost_text(const LockKey& key, const std::string& reason) {
   return "lost " + escaped(key.text) + ": " + reason;
 }

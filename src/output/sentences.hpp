@@ -38,6 +38,9 @@ std::string waiting_in_vain_text(const LockKey& key, milliseconds waited, const 
 /// `nightly is not held by this token: …`, for a client that renews or releases.
 std::string not_held_by_token_text(const LockKey& key, const std::optional<Who>& evicted_by);
 
+/// `nightly was taken from its holder, evicted by ...: that command may run for 20s more`.
+std::string predecessor_text(const LockKey& key, const Predecessor& predecessor);
+
 /// `lost nightly: REASON`.
 std::string lost_text(const LockKey& key, const std::string& reason);
 

@@ -29,6 +29,7 @@ void QuorumHold::on_reply(const NodeReply& reply) {
     vote.fence = grant.fence;
     vote.lease = grant.lease;
     vote.round = round;
+    if (grant.predecessor) predecessor = grant.predecessor;
   };
   if (const auto* error = std::get_if<Error>(&reply.response)) {
     vote.trouble = *error;
@@ -123,6 +124,7 @@ QuorumHold::Decision QuorumHold::decide(Deadline now, Deadline deadline) {
   if (const auto common = lease(now)) {
     acquired = true;
     decision.grant = Grant{fence, *common};
+    decision.grant->predecessor = std::exchange(predecessor, std::nullopt);
   }
   for (std::size_t i = 0; i < node_votes.size(); ++i) {
     NodeVote& vote = node_votes[i];

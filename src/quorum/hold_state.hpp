@@ -74,7 +74,8 @@ class QuorumHold {
   std::optional<QuorumMargin> margin;
   std::optional<Who> evicted_by;  ///< as some node reported it
   std::optional<Who> stop_asked_by;
-  std::optional<Wake> change;  ///< reported by a node, not returned by sleep() yet
+  std::optional<Predecessor> predecessor;  ///< not told with a grant yet
+  std::optional<Wake> change;              ///< reported by a node, not returned by sleep() yet
 
   /// Notes a node's reply about this token.
   void on_reply(const NodeReply& reply);

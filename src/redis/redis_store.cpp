@@ -16,8 +16,14 @@ namespace {
 
 /// The client that a reply names at this place, if it names one.
 std::optional<Who> who_in(const Reply& reply, std::size_t place) {
-  if (reply.items.size() <= place) return std::nullopt;
+  if (reply.items.size() <= place || reply_text(reply, place).empty()) return std::nullopt;
   return parse_who(reply_text(reply, place));
+}
+
+/// The predecessor that a reply names by two items from this place on, if it names one.
+std::optional<Predecessor> predecessor_in(const Reply& reply, std::size_t place) {
+  const auto evictor = who_in(reply, place + 1);
+  return evictor ? std::optional(Predecessor{*evictor, reply_ms(reply, place)}) : std::nullopt;
 }
 
 /// The client that evicted a hold, in the reply about the missing hold.
@@ -163,7 +169,9 @@ Answer RedisStore::acquire(const Claim& claim, const Ask& ask, const CallOptions
     if (reply_text(reply, 0) == "granted") {
       replicate(claim.key, reply.link, call_options);
       tidy(claim.key, reply_number(reply, 2), call_options);
-      return Grant{Fence{reply_number(reply, 1)}, Lease{claim.ttl, valid_until(sent, claim.ttl)}};
+      Grant grant{Fence{reply_number(reply, 1)}, Lease{claim.ttl, valid_until(sent, claim.ttl)}};
+      grant.predecessor = predecessor_in(reply, 3);
+      return grant;
     }
     if (reply_text(reply, 0) != "refused") unexpected_answer();
     last_answer_ = {{sent, microseconds(reply_number(reply, 7))}, reply.link, reply.server};
@@ -255,10 +263,10 @@ Renewed RedisStore::renewed_by(const ScriptReply& reply, const Asked& asked, mil
   // A replica without this renewal, if promoted, would expire the lease before the holder does.
   replicate(key, reply.link, call_options);
   tidy(key, reply_number(reply, 4), call_options);
-  return {Grant{Fence{reply_number(reply, 2)}, Lease{lease, valid_until(sent, lease)}, true,
-                Limit{reply_number(reply, 3)}},
-          {},
-          who_in(reply, 5)};
+  Grant grant{Fence{reply_number(reply, 2)}, Lease{lease, valid_until(sent, lease)}, true,
+              Limit{reply_number(reply, 3)}};
+  grant.predecessor = predecessor_in(reply, 6);
+  return {grant, {}, who_in(reply, 5)};
 }
 
 ReleaseResult RedisStore::release(const Claim& claim, const ReleaseOptions& how,

@@ -22,6 +22,11 @@ void note_end(LockTable& table, Fence fence, EndOfHold end) {
   if (table.last && table.last->fence == fence) table.last->end = std::move(end);
 }
 
+/// Whether this is the tombstone of an evicted hold.
+bool is_of_evicted(const HoldEntry& hold) {
+  return hold.flag == Flag::tombstone && !hold.who.host.empty();
+}
+
 milliseconds passed_between(microseconds from, microseconds to) {
   return std::max(milliseconds(0), std::chrono::floor<milliseconds>(to - from));
 }
@@ -140,10 +145,18 @@ std::vector<HoldEntry> LockTable::evict(const Eviction& how, Now now, WaiterNoti
 
 std::optional<Who> LockTable::evicted_by(const Token& token) const {
   for (const HoldEntry& hold : holds) {
-    const bool evicted = hold.flag == Flag::tombstone && !hold.who.host.empty();
-    if (evicted && hold.token == token) return hold.who;
+    if (is_of_evicted(hold) && hold.token == token) return hold.who;
   }
   return std::nullopt;
+}
+
+std::optional<Predecessor> LockTable::predecessor(Now now) const {
+  Predecessor last;
+  for (const HoldEntry& hold : holds) {
+    const auto left = std::chrono::ceil<milliseconds>(left_of(hold, now.lease_clock));
+    if (is_of_evicted(hold) && left > last.left) last = {hold.who, left};
+  }
+  return last.left > milliseconds(0) ? std::optional(last) : std::nullopt;
 }
 
 void LockTable::admit_waiters(Now now, WaiterNotifier& wakes) {

@@ -140,6 +140,8 @@ struct LockTable {
   /// Evicts holds, or asks their holders to stop, and returns these holds. The holders learn from
   /// evicted_by() or HoldEntry::stop_asked_by who did.
   std::vector<HoldEntry> evict(const Eviction& how, Now now, WaiterNotifier& wakes);
+  /// The evicted holder whose lease lasts longest, if it still lasts.
+  std::optional<Predecessor> predecessor(Now now) const;
   /// The client that evicted the hold of this token, if known; its label is the reason.
   std::optional<Who> evicted_by(const Token& token) const;
   /// Expires old holds and grants the lock to waiters, as every request does.

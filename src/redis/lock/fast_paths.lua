@@ -50,7 +50,7 @@ end
 now = time[1] * 1000000 + time[2]
 
 -- Renews a hold that has no min-hold, that nobody waits for, that outlives all others, and whose
--- holder nobody has asked to stop.
+-- holder nobody has asked to stop. One that was handed over alone may have an evicted predecessor.
 local own_value = op == 'renew' and call('HGET', key, token)
 if own_value and call('EXISTS', KEYS[2]) == 0 then
   local flag, at, since, fence, lease, ttl, limit, rest =
@@ -58,7 +58,8 @@ if own_value and call('EXISTS', KEYS[2]) == 0 then
   local raises = recorded and (tonumber(ARGV[5]) or 0) > tonumber(fence or 0)
   if flag and math.min(at, now) + lease * 1000 > now and not raises then
     lease = ARGV[4] == '' and ttl or ARGV[4]
-    if tonumber(lease) >= call('PTTL', key) or call('HLEN', key) == 1 then
+    local confirms = flag == 'p' and limit == '1'
+    if (not confirms and tonumber(lease) >= call('PTTL', key)) or call('HLEN', key) == 1 then
       call('PEXPIRE', key, lease)
       if ARGV[6] and not string.find(rest, ' #%d+$') then rest = rest .. ARGV[6] end
       call('HSET', key, token,

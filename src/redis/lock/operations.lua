@@ -9,10 +9,20 @@ local function live_values(reply, wanted, most)
   return reply
 end
 
-local function granted(more)
-  local hold = holds[token]
-  return 'granted ' .. hold.fence .. ' ' .. more
+-- Appends the predecessor to a reply if it was evicted, and its lease has not ended.
+local function with_predecessor(reply)
+  local left, evictor = 0, nil
+  for _, hold in pairs(holds) do
+    local rest = math.ceil((ends_at(hold) - now) / 1000)
+    if not is_live(hold) and hold.who ~= '-' and rest > left then left, evictor = rest, hold.who end
+  end
+  if not evictor then return table.concat(reply, ' ') end
+  reply[#reply + 1] = left
+  reply[#reply + 1] = evictor
+  return reply
 end
+
+local function granted(more) return with_predecessor({'granted', holds[token].fence, more}) end
 
 local function refused(why, ticket, ahead, more)
   local earliest = earliest_end()
@@ -110,6 +120,7 @@ end
 local function renew()
   local own = holds[token]
   if not own or not is_held(own) then return not_held('gone', own) end
+  local handed_over = own.flag == 'p'
   own.at, own.flag = now, 'h'
   own.lease = tonumber(ARGV[4]) or own.ttl
   -- A member raises the hold's fence, unless a larger one was granted since.
@@ -123,11 +134,11 @@ local function renew()
   end
   store(token, own)
   local more = tidy()
-  if at then
-    return {'renewed', string.format('%.0f', own.lease), own.fence, own.limit, more,
-      string.sub(stop, 3)}
-  end
-  return string.format('renewed %.0f %s %.0f %d', own.lease, own.fence, own.limit, more)
+  local reply = {'renewed', string.format('%.0f', own.lease), own.fence,
+    string.format('%.0f', own.limit), more}
+  if at or handed_over then reply[6] = string.sub(stop, 3) end
+  if handed_over then return with_predecessor(reply) end
+  return at and reply or table.concat(reply, ' ')
 end
 
 local function release()

@@ -17,11 +17,6 @@ milliseconds min_hold_left(const HoldEntry& hold, microseconds now) {
 
 constexpr std::size_t most_holders_named = 8;
 
-/// Records the end of a hold of the last owner. If the owner has several, the last end counts.
-void note_end(LockTable& table, Fence fence, EndOfHold end) {
-  if (table.last && table.last->fence == fence) table.last->end = std::move(end);
-}
-
 /// Whether this is the tombstone of an evicted hold.
 bool is_of_evicted(const HoldEntry& hold) {
   return hold.flag == Flag::tombstone && !hold.who.host.empty();
@@ -64,6 +59,10 @@ bool end_hold(LockTable& table, HoldEntry& hold, microseconds now) {
   hold.flag = Flag::cooldown;
   hold.owner = nobody;
   return false;
+}
+
+void note_end(LockTable& table, Fence fence, EndOfHold end) {
+  if (table.last && table.last->fence == fence) table.last->end = std::move(end);
 }
 
 bool expire_hold(LockTable& table, HoldEntry& hold, microseconds now) {

@@ -164,6 +164,9 @@ HoldEntry tombstone(const Token& token, milliseconds lease, microseconds now);
 /// removes it and returns true.
 bool end_hold(LockTable& table, HoldEntry& hold, microseconds now);
 
+/// Records the end of a hold of the last owner. If the owner has several, the last end counts.
+void note_end(LockTable& table, Fence fence, EndOfHold end);
+
 /// Ends a hold whose lease has expired or whose process has ended. A waiter that has not confirmed
 /// its grant has done no work, so min-hold does not apply to it.
 bool expire_hold(LockTable& table, HoldEntry& hold, microseconds now);

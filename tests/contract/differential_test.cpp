@@ -88,6 +88,11 @@ std::string fence_brought(const Step& step, Fence last) {
 /// The client of a step of Op::force, which evicts, or asks the holders to stop.
 Who client_of(const Step& step) { return Who{"h", step.token, "u", "c", "l"}; }
 
+/// The exit code that a release reports.
+std::optional<int> exit_code(const Step& step) {
+  return step.limit == 1 ? std::nullopt : std::optional(static_cast<int>(step.limit));
+}
+
 std::string token_name(int token) {
   return std::string(owners[token / tokens_each]) + ":" + std::to_string(token);
 }
@@ -130,8 +135,14 @@ std::string seen(const std::string& token, const std::string& owner, Fence fence
 }
 
 std::string last_grant(const LastGrant& last) {
-  return "last granted to " + number(last.who.pid) + " at " +
-         number(last.acquired_at.time_since_epoch().count()) + " fence " + number(last.fence.value);
+  std::string text = "last granted to " + number(last.who.pid) + " at " +
+                     number(last.acquired_at.time_since_epoch().count()) + " fence " +
+                     number(last.fence.value);
+  if (!last.end) return text;
+  text += " ended at " + number(last.end->at.time_since_epoch().count());
+  if (last.end->exit_code) text += " with " + number(*last.end->exit_code);
+  if (last.end->evicted_by) text += " by " + number(last.end->evicted_by->pid);
+  return text;
 }
 
 /// The C++ implementation.
@@ -174,7 +185,8 @@ class TableSide final : public WaiterNotifier {
         alive_ = known(step, clock);
         return words_;
       case Op::release: {
-        const ReleaseTerms terms{step.flag_a, step.flag_b, milliseconds(step.ttl_ms)};
+        const ReleaseTerms terms{step.flag_a, step.flag_b, milliseconds(step.ttl_ms),
+                                 exit_code(step)};
         const auto released = table_.release(token, terms, now_, *this);
         if (released == Released::not_held) {
           answer_not_held("absent", token);
@@ -414,10 +426,7 @@ class ScriptSide {
         know(known(step, clock));
         break;
       case Op::release:
-        words =
-            without_more(run(plain(step) ? Words{"release", token}
-                                         : Words{"release", token, step.flag_a ? "1" : "0",
-                                                 step.flag_b ? "1" : "0", number(step.ttl_ms)}));
+        words = without_more(run(releasing(step, token)));
         break;
       case Op::force:
         words = run(forcing(step, fence_to_force));
@@ -457,7 +466,15 @@ class ScriptSide {
     return words;
   }
 
-  static bool plain(const Step& step) { return !step.flag_a && !step.flag_b; }
+  static Words releasing(const Step& step, const std::string& token) {
+    Words arguments{"release", token};
+    if (const auto code = exit_code(step)) arguments.push_back(number(*code));
+    if (!step.flag_a && !step.flag_b) return arguments;
+    arguments.resize(3, "-");
+    arguments.insert(arguments.end(),
+                     {step.flag_a ? "1" : "0", step.flag_b ? "1" : "0", number(step.ttl_ms)});
+    return arguments;
+  }
   static std::string channel(int token) { return "dlock:{k}:" + number(token); }
 
   Reply exchange(RedisConnection& connection, const Request& request) {

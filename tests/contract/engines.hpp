@@ -149,6 +149,7 @@ bool let_in(Store& store, Claim& claim);
 class Listener final : public AcquireListener {
  public:
   void waiting(const LockKey& key, const Refusal& refusal) override;
+  void preempted(const LockKey&, const std::vector<Holder>&) override { ++times_asked; }
   void on_acquired(const LockKey& key) override;
   void server_lost(const std::string& why) override;
   void server_back(milliseconds away) override;
@@ -162,6 +163,7 @@ class Listener final : public AcquireListener {
 
   std::vector<std::string> waited_for;
   int times_let_in = 0;
+  int times_asked = 0;
   std::atomic<int> times_lost = 0;
   int times_back = 0;
 
@@ -175,16 +177,19 @@ template <typename Engine>
 class LockAcquirer {
  public:
   LockAcquirer(Engine& engine, std::vector<Claim> claims,
-               std::optional<milliseconds> wait = std::nullopt)
-      : LockAcquirer([&engine] { return engine.open(); }, std::move(claims), wait) {}
+               std::optional<milliseconds> wait = std::nullopt, bool preempt = false)
+      : LockAcquirer([&engine] { return engine.open(); }, std::move(claims), wait, preempt) {}
   LockAcquirer(std::function<StorePtr()> open, std::vector<Claim> claims,
-               std::optional<milliseconds> wait = std::nullopt)
-      : store(open()), thread_([this, open, claims = std::move(claims), wait] {
+               std::optional<milliseconds> wait = std::nullopt, bool preempt = false)
+      : store(open()), thread_([this, open, claims = std::move(claims), wait, preempt] {
           try {
-            result_ = acquire(
-                *store, claims,
-                {.wait = wait, .cancel_fd = interrupt_.fd(), .open_second = open, .reached = true},
-                listener);
+            result_ = acquire(*store, claims,
+                              {.wait = wait,
+                               .cancel_fd = interrupt_.fd(),
+                               .open_second = open,
+                               .preempt = preempt,
+                               .reached = true},
+                              listener);
           } catch (const std::exception& error) {
             trouble_ = error.what();
           }

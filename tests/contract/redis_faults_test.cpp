@@ -238,7 +238,7 @@ TEST_CASE("a holder that was evicted hears of it, also where its first release w
   SUBCASE("on a connection that says nothing any more") {
     net.proxy.black_hole(Direction::requests, Whom::open_now);
     const auto until = later(BootClock::now(), milliseconds(10'000));
-    const auto end = release_until_answered(*store, {claim, {}}, ReleaseMode::normal, until);
+    const auto end = release_until_answered(*store, {claim, {}}, {}, until);
     REQUIRE(std::holds_alternative<ReleaseResult>(end));
     result = std::get<ReleaseResult>(end);
   }

@@ -153,12 +153,8 @@ TEST_CASE("ZooKeeper: a write meant for a record that was removed and made again
   const Snapshot none = other.read("x:a", nullptr, soon());
   REQUIRE(std::holds_alternative<Version>(other.write("x:a", none, {"first"}, soon())));
   const Snapshot old = late.read("x:a", nullptr, soon());
-  Update vacant{"nobody"};
-  vacant.forgettable = true;
-  const Snapshot first = other.read("x:a", nullptr, soon());
-  const auto removed = other.write("x:a", first, vacant, soon());
-  REQUIRE(std::holds_alternative<Version>(removed));
-  CHECK(std::get<Version>(removed) == 0);
+  other.sweep("x:", "", soon());
+  CHECK(other.read("x:a", nullptr, soon()).version == 0);
   REQUIRE(std::holds_alternative<Version>(
       other.write("x:a", other.read("x:a", nullptr, soon()), {"second"}, soon())));
   const auto refused = late.write("x:a", old, {"late"}, soon());
@@ -172,10 +168,10 @@ TEST_CASE("ZooKeeper: a record that is removed and made again while it is read i
   ZooKeeperBackend other(servers.endpoints(), "zk", "", "x:", milliseconds(20'000));
   const auto write = [&](const Update& update) { return comes_to_have(other, "x:a", update); };
   REQUIRE(write({"first"}));
-  Update vacant{"nobody"};
-  vacant.forgettable = true;
-  BetweenReads between(servers.endpoint(0), get_children2,
-                       [&] { CHECK((write(vacant) && write({"second"}))); });
+  BetweenReads between(servers.endpoint(0), get_children2, [&] {
+    other.sweep("x:", "", soon());
+    CHECK(write({"second"}));
+  });
   Endpoint endpoint = servers.endpoint(0);
   endpoint.port = between.port();
   ZooKeeperBackend late({endpoint}, "zk", "", "x:", milliseconds(20'000));

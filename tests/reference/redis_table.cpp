@@ -372,6 +372,7 @@ Released RedisTable::release(const Token& token, const ReleaseTerms& terms, Serv
   if (own != nullptr && own->inside()) {
     answer = Released::yes;
     if (terms.ignore_floor) own->min_hold = milliseconds(0);
+    note_end(stored, own->fence, {WallTime(now.clock), terms.exit_code});
     end_hold(stored, *own, now.clock);
   } else if (stored.find_waiter(token) != stored.queue.end()) {
     answer = Released::left_queue;
@@ -396,6 +397,7 @@ std::vector<HoldEntry> RedisTable::force(const Eviction& how, ServerNow now,
       return false;
     }
     if (!hold.inside()) return true;
+    note_end(stored, hold.fence, {WallTime(now.clock), {}, how.by});
     hold = tombstone(hold.token, hold.lease, now.clock);
     hold.who = how.by;
     return false;

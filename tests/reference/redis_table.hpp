@@ -42,6 +42,7 @@ struct ReleaseTerms {
   bool unsure = false;  ///< an unanswered acquire of this token may still come
   bool ignore_floor = false;
   milliseconds tombstone{0};  ///< with `unsure`: how long the token must not be granted
+  std::optional<int> exit_code{};
 };
 
 /// One key as src/redis/lock stores it: the rule of src/rule, with the additions of a single server

@@ -100,7 +100,7 @@ TEST_CASE("release: while others are faster it goes on for as long as the lease 
   held.grant.fence = Fence{1};
   held.grant.lease = {milliseconds(60'000), later(BootClock::now(), milliseconds(60'000))};
   const auto until = later(BootClock::now(), milliseconds(200));
-  const auto end = release_until_answered(store, held, ReleaseMode::ignore_floor, until);
+  const auto end = release_until_answered(store, held, {ReleaseMode::ignore_floor}, until);
   CHECK(std::holds_alternative<ReleaseResult>(end));
   CHECK(store.released.size() == 1);
 }

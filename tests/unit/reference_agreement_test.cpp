@@ -55,9 +55,7 @@ struct Rules {
     ask(claim(token, token), true);
     REQUIRE(!fence_of(token));
   }
-  void release(const std::string& token) {
-    table.release({token}, ReleaseMode::normal, now(), listeners);
-  }
+  void release(const std::string& token) { table.release({token}, {}, now(), listeners); }
   /// The fence of a hold.
   std::optional<Fence> fence_of(const std::string& token) {
     const HoldEntry* hold = table.find_hold({token});
@@ -144,8 +142,9 @@ class Twins {
     }
     if (step.kind < 20) {
       const auto mode = step.flag ? ReleaseMode::ignore_floor : ReleaseMode::normal;
-      return rule_.release(token, mode, now, rule_listeners_) ==
-             reference_.release(token, {false, step.flag, {}}, server_now, reference_listeners_);
+      return rule_.release(token, {mode, step.kind}, now, rule_listeners_) ==
+             reference_.release(token, {false, step.flag, {}, step.kind}, server_now,
+                                reference_listeners_);
     }
     if (step.kind == 20) {
       std::optional<Fence> fence;

@@ -30,10 +30,11 @@ class LockAcquirer {
   LockAcquirer(const ClaimSettings& settings, const Log& log, Signals& signals, Options options);
 
   struct Result {
-    std::vector<Held> held;     ///< in byte order of the keys; empty if not acquired
-    std::string refused;        ///< why the lock was not acquired; reported already
-    std::optional<int> signal;  ///< the signal that ended the wait
-    bool abandoned = false;     ///< abandon_fd ended the wait
+    std::vector<Held> held;          ///< in byte order of the keys; empty if not acquired
+    std::optional<Refusal> refusal;  ///< the lock was not acquired; reported already
+    std::string reason;              ///< the text of that report
+    std::optional<int> signal;       ///< the signal that ended the wait
+    bool abandoned = false;          ///< abandon_fd ended the wait
   };
   /// Acquires the locks. If dlock is stopped (^Z) during the wait, it leaves the queue, and queues
   /// again when it is continued. `-w` counts from the first call.

@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <csignal>
 
 #include "attach/release_socket.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "base/wait.hpp"
 #include "commands/commands.hpp"
+#include "commands/hook.hpp"
 #include "commands/lock_acquirer.hpp"
 #include "commands/open_store.hpp"
 #include "output/json.hpp"
@@ -64,16 +66,24 @@ ReleaseResult release_for_certain(Store& store, const Claim& claim, const Releas
 }
 
 ExitCode give_up_hold(Store& store, const ReleaseSettings& settings, const LockKey& key,
-                      const Log& log) {
+                      const Log& log, Hook& hook) try {
   const Token& token = *settings.token;
   const ReleaseNotice notice(token, key);
   const auto [outcome, by] = release_for_certain(store, claim_named(key, token), notice, log);
   const bool was_held = outcome != Released::not_held;
   notice.answered(was_held);
   if (settings.json && !settings.quiet) print(released_json(key, was_held, by));
-  if (was_held) return ExitCode::ok;
-  log.error(not_held_by_token_text(key, by));
-  return ExitCode::lost;
+  const std::string why = was_held ? "" : not_held_by_token_text(key, by);
+  const auto code = was_held ? ExitCode::ok : ExitCode::lost;
+  if (!was_held) log.error(why);
+  hook.call({.event = was_held ? "released" : "lost",
+             .keys = key.text,
+             .reason = why,
+             .exit_code = std::to_string(static_cast<int>(code))});
+  return code;
+} catch (const Error& error) {
+  hook.call(error_call({key}, error));
+  throw;
 }
 
 /// Handles an empty token, which comes from an acquire that failed.
@@ -106,14 +116,19 @@ std::vector<LockKey> keys_to_evict(Store& store, const ReleaseSettings& settings
 }  // namespace
 
 int carry_out(const ReleaseSettings& settings, const Log& log) {
+  Hook hook(settings.evict ? std::nullopt : settings.hook, log);
+  // main() does this for other commands; here it comes after the hook, which would inherit it.
+  for (const int signal : {SIGXFSZ, SIGPIPE}) std::signal(signal, SIG_IGN);
   if (settings.token == Token{}) return release_nothing(settings, log);
   const StorePtr store = open_store(settings, log);
+  hook.set_where(store->name());
   const auto keys = settings.evict ? keys_to_evict(*store, settings, log) : settings.keys;
   const int code = for_each_key(keys, log, [&](const LockKey& key) {
     return settings.evict ? evict_holders(*store, settings, key, log)
-                          : give_up_hold(*store, settings, key, log);
+                          : give_up_hold(*store, settings, key, log, hook);
   });
   report_troubles(log, *store);
+  hook.finish(nullptr);
   return code;
 }
 

@@ -51,7 +51,8 @@ struct ClaimSettings : LockSettings {
   std::optional<Owner> owner;  ///< --owner: exactly this owner; `above` is ignored
   std::optional<Owner> above;  ///< DLOCK_OWNER
   std::string label;
-  int stop_signal = 0;  ///< for COMMAND, or for the process of `attach`
+  std::optional<std::string> hook;  ///< for /bin/sh -c
+  int stop_signal = 0;              ///< for COMMAND, or for the process of `attach`
 };
 
 struct RunSettings : ClaimSettings {
@@ -65,7 +66,6 @@ struct RunSettings : ClaimSettings {
   bool watchdog = false;
   std::optional<int> status_fd;
   std::optional<std::string> metrics_file;
-  std::optional<std::string> hook;  ///< for /bin/sh -c
 };
 
 struct AcquireSettings : ClaimSettings {
@@ -87,6 +87,7 @@ struct ReleaseSettings : LockSettings {
   std::vector<std::string> patterns;  ///< globs of keys, only with `evict`
   std::optional<Fence> fence;         ///< only with `evict`: evict only this holder
   std::string reason;                 ///< with `evict`: shown to the evicted holders
+  std::optional<std::string> hook;    ///< for /bin/sh -c; not called with `evict`
   bool json = false;
 };
 

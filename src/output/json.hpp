@@ -56,6 +56,7 @@ struct RunStatus {
   bool lost = false;
   std::optional<Who> evicted_by;
   std::vector<LockFence> locks;
+  std::optional<Refusal> refusal{};  ///< of `not-acquired`
   milliseconds waited{0};
   milliseconds held{0};
 };

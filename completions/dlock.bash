@@ -18,14 +18,14 @@ _dlock_options() {
       ;;
     acquire)
       REPLY='-k= --key= -n --nonblock --nb -w= --wait= --latest -s --shared -x --exclusive -e
-        --limit= -t= --ttl= --attach= --signal= --json --env --replicas= --owner= --label= --compat=
-        -q'
+        --limit= -t= --ttl= --attach= --signal= --hook= --json --env --replicas= --owner= --label=
+        --compat= -q'
       ;;
     renew)
       REPLY='-k= --key= -t= --ttl= --token= --json --compat= -q'
       ;;
     release)
-      REPLY='-k= --key= --token= --force --fence= --reason= --json --compat= -q'
+      REPLY='-k= --key= --hook= --token= --force --fence= --reason= --json --compat= -q'
       ;;
     inspect)
       REPLY='-k= --key= --metrics --json --watch --compat= --all-kinds -q'

@@ -144,12 +144,12 @@ function __dlock_valued
                 --conflict-exit-code --grace --signal --max-hold --min-hold --on-lost --status-fd \
                 --metrics --hook --replicas --owner --label --compat
         case acquire
-            string join \n -- -k --key -w --wait --limit -t --ttl --attach --signal --replicas \
-                --owner --label --compat
+            string join \n -- -k --key -w --wait --limit -t --ttl --attach --signal --hook \
+                --replicas --owner --label --compat
         case renew
             string join \n -- -k --key -t --ttl --token --compat
         case release
-            string join \n -- -k --key --token --fence --reason --compat
+            string join \n -- -k --key --hook --token --fence --reason --compat
         case inspect
             string join \n -- -k --key --compat
         case latch
@@ -208,8 +208,8 @@ complete -c dlock -n '__dlock_options_of run' -l status-fd -x \
     -d 'write the outcome to descriptor N, as JSON'
 complete -c dlock -n '__dlock_options_of run' -l metrics -r \
     -d 'write the outcome to FILE, for Prometheus'
-complete -c dlock -n '__dlock_options_of run' -l hook -x \
-    -d 'on each change of the lock, call CMD by sh -c'
+complete -c dlock -n '__dlock_options_of run acquire release' -l hook -x \
+    -d 'call CMD by sh -c on each event of the lock'
 complete -c dlock -n '__dlock_options_of run acquire doctor' -l replicas -x \
     -d 'count a lock only when N replicas have it'
 complete -c dlock -n '__dlock_options_of run acquire' -l owner -x \

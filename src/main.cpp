@@ -55,16 +55,16 @@ int carry_out_any(const Settings& any, Command command) {
   const ServerSettings& settings =
       *std::visit([](const ServerSettings& each) { return &each; }, any);
   const Log log(settings.quiet, settings.verbose, std::visit(keys_of, any));
-  // Some commands handle signals themselves. In the others a write beyond the file size limit must
+  // Some commands set signals themselves. In the others a write beyond the file size limit must
   // fail, and must not end dlock by a signal.
-  const bool hears_signals =
-      command == Command::run || command == Command::acquire || command == Command::guard;
-  if (!hears_signals) std::signal(SIGXFSZ, SIG_IGN);
+  const bool sets_signals = command == Command::run || command == Command::acquire ||
+                            command == Command::release || command == Command::guard;
+  if (!sets_signals) std::signal(SIGXFSZ, SIG_IGN);
   // A pipe without a reader must not end dlock either: a waiter of `local:` may die just before
   // dlock writes to its FIFO, and stdout may be closed after the first of several keys. Commands
   // that only read die of SIGPIPE, as a filter does.
   const bool only_reads = command == Command::inspect || command == Command::doctor;
-  if (!hears_signals && !only_reads) std::signal(SIGPIPE, SIG_IGN);
+  if (!sets_signals && !only_reads) std::signal(SIGPIPE, SIG_IGN);
   warn(settings, log);
   try {
     return std::visit([&](const auto& each) { return carry_out(each, log); }, any);

@@ -11,6 +11,7 @@
 #include "base/process.hpp"
 #include "commands/commands.hpp"
 #include "commands/held_locks.hpp"
+#include "commands/hook.hpp"
 #include "commands/lock_acquirer.hpp"
 #include "lock/release.hpp"
 #include "output/json.hpp"
@@ -49,14 +50,24 @@ std::string report(const AcquireSettings& settings, const std::vector<Held>& hel
 /// One `dlock acquire`, from the settings to the exit code.
 class Acquire {
  public:
-  Acquire(const AcquireSettings& settings, const Log& log)
+  Acquire(const AcquireSettings& settings, const Log& log, Signals& signals, Hook& hook)
       : settings_(settings),
         log_(log),
+        signals_(signals),
+        hook_(hook),
         script_(script_of(settings)),
-        acquiring_(settings, log, signals_,
+        acquiring_(settings, log, signals,
                    {.who = script_as_seen(settings),
                     .upkeep = script_ ? Liveness::process : Liveness::renewal,
-                    .abandon_fd = script_ ? script_->fd() : -1}) {}
+                    .abandon_fd = script_ ? script_->fd() : -1,
+                    .on_waiting = [this](const LockKey& key, const Refusal& refusal) {
+                      hook_.call({.event = "waiting",
+                                  .keys = key.text,
+                                  .holder = first_holder(refusal),
+                                  .reason = refusal_text(key, refusal)});
+                    }}) {
+    hook.set_where(acquiring_.store().name());
+  }
 
   int operator()();
 
@@ -65,14 +76,17 @@ class Acquire {
   static std::optional<WatchedProcess> script_of(const AcquireSettings& settings);
   int start_attach_daemon(const std::vector<Held>& held);
   std::optional<std::string> lost_meanwhile(const std::vector<Held>& held);
+  int end(HookCall call, ExitCode code);
   int abandoned();
   bool release(const std::vector<Held>& held);
   void die_if_signalled(const std::vector<Held>& held);
   int lost_after_grant();
+  int lost(const std::string& reason);
 
   const AcquireSettings& settings_;
   const Log& log_;
-  Signals signals_;
+  Signals& signals_;
+  Hook& hook_;
   std::optional<WatchedProcess> script_;
   LockAcquirer acquiring_;
   std::optional<AttachDaemon> daemon_;
@@ -120,8 +134,11 @@ int Acquire::operator()() {
   if (result.signal) acquiring_.die_of(*result.signal);
   if (result.abandoned) return abandoned();
   if (result.gave_up) {
-    if (settings_.json && !settings_.quiet) print(refused_json(*result.gave_up, result.refused));
-    return static_cast<int>(ExitCode::not_acquired);
+    if (settings_.json && !settings_.quiet) print(refused_json(*result.gave_up, result.reason));
+    return end({.event = "not-acquired",
+                .holder = first_holder(result.gave_up->refusal),
+                .reason = result.reason},
+               ExitCode::not_acquired);
   }
   for (const Held& each : result.held) {
     const auto& before = each.grant.predecessor;
@@ -131,13 +148,12 @@ int Acquire::operator()() {
   if (script_) {
     const int code = start_attach_daemon(result.held);
     if (code != 0) return code;
-  } else if (const auto lost = lost_meanwhile(result.held)) {
-    log_.error(*lost + "; no token is printed");
-    return static_cast<int>(ExitCode::lost);
+  } else if (const auto loss = lost_meanwhile(result.held)) {
+    return lost(*loss + "; no token is printed");
   }
+  const auto fences = acquiring_.fences(result.held);
   if (!settings_.quiet) {
-    const auto text =
-        report(settings_, result.held, acquiring_.fences(result.held), acquiring_.waited());
+    const auto text = report(settings_, result.held, fences, acquiring_.waited());
     if (!write_all(STDOUT_FILENO, text)) {
       const std::string why = std::strerror(errno);
       release(result.held);
@@ -150,7 +166,7 @@ int Acquire::operator()() {
   } else if (!daemon_->commit()) {
     return lost_after_grant();
   }
-  return 0;
+  return end({.event = "acquired", .fences = fence_list(fences).value_or("")}, ExitCode::ok);
 }
 
 int Acquire::start_attach_daemon(const std::vector<Held>& held) {
@@ -205,22 +221,46 @@ bool Acquire::release(const std::vector<Held>& held) {
   return true;
 }
 
+int Acquire::end(HookCall call, ExitCode code) {
+  call.keys = key_list(settings_.keys);
+  call.exit_code = std::to_string(static_cast<int>(code));
+  hook_.call(call);
+  return static_cast<int>(code);
+}
+
 /// Returns 75, as for every lock that was not acquired: the process of --attach has ended, but
 /// another process may have called dlock and read the exit code.
 int Acquire::abandoned() {
-  log_.notice("not acquired: process " + std::to_string(script_->pid()) + " has ended");
-  return static_cast<int>(ExitCode::not_acquired);
+  const std::string why = "not acquired: process " + std::to_string(script_->pid()) + " has ended";
+  log_.notice(why);
+  return end({.event = "not-acquired", .reason = why}, ExitCode::not_acquired);
 }
 
 int Acquire::lost_after_grant() {
   if (script_->ended()) return abandoned();
-  log_.error("lost the lock just after it was acquired: " + acquiring_.store().name() +
-             " no longer has it");
-  return static_cast<int>(ExitCode::lost);
+  return lost("lost the lock just after it was acquired: " + acquiring_.store().name() +
+              " no longer has it");
+}
+
+int Acquire::lost(const std::string& reason) {
+  log_.error(reason);
+  return end({.event = "lost", .reason = reason}, ExitCode::lost);
 }
 
 }  // namespace
 
-int carry_out(const AcquireSettings& settings, const Log& log) { return Acquire(settings, log)(); }
+int carry_out(const AcquireSettings& settings, const Log& log) {
+  Hook hook(settings.hook, log);
+  Signals signals;
+  try {
+    const int code = Acquire(settings, log, signals, hook)();
+    hook.finish(&signals);
+    return code;
+  } catch (const Error& error) {
+    hook.call(error_call(settings.keys, error));
+    hook.finish(&signals);
+    throw;
+  }
+}
 
 }  // namespace dlock

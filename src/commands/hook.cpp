@@ -15,6 +15,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "base/wait.hpp"
+#include "output/sentences.hpp"
 
 namespace dlock {
 namespace {
@@ -51,6 +52,24 @@ std::string call_once(SideCaller& side, const std::string& command, const std::s
 
 }  // namespace
 
+HookCall error_call(const std::vector<LockKey>& keys, const Error& error) {
+  return {.event = "error",
+          .keys = key_list(keys),
+          .reason = error.what(),
+          .exit_code = std::to_string(static_cast<int>(exit_code(error.kind())))};
+}
+
+std::string key_list(const std::vector<LockKey>& keys) {
+  return joined(keys, "\n", [](const LockKey& key) { return key.text; });
+}
+
+std::string first_holder(const Refusal& refusal) {
+  if (refusal.held_by.empty()) return "";
+  const Holder& first = refusal.held_by.front();
+  if (!first.library.empty()) return client_text(first);
+  return first.kept ? "" : who_text(first.who);
+}
+
 Hook::Hook(const std::optional<std::string>& command, const Log& log) : log_(log) {
   if (!command) return;
   try {
@@ -72,7 +91,7 @@ void Hook::call(const HookCall& facts) {
   const std::pair<const char*, std::string> variables[] = {
       {"EVENT", facts.event},   {"KEY", facts.keys},      {"FENCE", facts.fences},
       {"HOLDER", facts.holder}, {"REASON", facts.reason}, {"EXIT_CODE", facts.exit_code},
-      {"WHERE", facts.where}};
+      {"WHERE", where_}};
   std::string message;
   for (const auto& [name, value] : variables) {
     message.append("DLOCK_").append(name).append("=" + value).push_back('\0');
@@ -82,15 +101,15 @@ void Hook::call(const HookCall& facts) {
   if (sent < 0) warn(std::strerror(errno));
 }
 
-void Hook::finish(Signals& signals) {
+void Hook::finish(Signals* signals) {
   if (!process_) return;
   const int channel = process_->channel.get();
   shutdown(channel, SHUT_WR);
   const Deadline give_up = later(BootClock::now(), longest_finish);
   // The side process closes its end of the channel when it ends.
-  pollfd fds[] = {{channel, POLLIN, 0}, {signals.fd(), POLLIN, 0}};
+  pollfd fds[] = {{channel, POLLIN, 0}, {signals ? signals->fd() : -1, POLLIN, 0}};
   while (poll_until(fds, give_up) > 0 && fds[0].revents == 0) {
-    while (const auto event = signals.take()) {
+    while (const auto event = signals->take()) {
       if (ends_waiting(event->number)) return;
     }
   }

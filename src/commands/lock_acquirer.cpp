@@ -114,12 +114,11 @@ Refusal as_refused(const KeyState& state, const Owner& owner, const Who& who) {
   return refusal;
 }
 
-/// Reports on stderr why the lock was not acquired, unless -q.
-void report_refusal(const Log& log, const GaveUp& gave_up, milliseconds waited) {
+std::string not_acquired_text(const GaveUp& gave_up, milliseconds waited) {
   const std::string text = refusal_text(gave_up.key, gave_up.refusal);
   const bool superseded = gave_up.refusal.why == Refusal::Reason::superseded;
   const std::string begin = superseded ? "left the queue after " : "not acquired within ";
-  log.notice(gave_up.waited ? begin + human_duration(waited) + ": " + text : text);
+  return gave_up.waited ? begin + human_duration(waited) + ": " + text : text;
 }
 
 }  // namespace
@@ -156,7 +155,7 @@ void LockAcquirer::name_waiter_ahead(const LockKey& key, Refusal& refusal) {
     const auto& waiters = states.at(0).waiters;
     refusal.behind = waiters.at(std::min(refusal.ahead, waiters.size()) - 1).who;
   } catch (const std::exception&) {
-    // report_refusal() then reports the refusal without the name.
+    // not_acquired_text() then has no name.
   }
 }
 
@@ -200,8 +199,8 @@ LockAcquirer::Result LockAcquirer::acquire() {
     }
     if (auto* gave_up = std::get_if<GaveUp>(&acquired)) {
       name_waiter_ahead(gave_up->key, gave_up->refusal);
-      report_refusal(log_, *gave_up, waited());
-      result.refused = refusal_text(gave_up->key, gave_up->refusal);
+      result.reason = not_acquired_text(*gave_up, waited());
+      log_.notice(result.reason);
       result.gave_up = std::move(*gave_up);
       return result;
     }

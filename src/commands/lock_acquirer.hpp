@@ -31,8 +31,8 @@ class LockAcquirer {
 
   struct Result {
     std::vector<Held> held;         ///< in byte order of the keys; empty if not acquired
-    std::string refused;            ///< why the lock was not acquired; reported already
-    std::optional<GaveUp> gave_up;  ///< with `refused`
+    std::optional<GaveUp> gave_up;  ///< the lock was not acquired; reported already
+    std::string reason;             ///< the text of that report
     std::optional<int> signal;      ///< the signal that ended the wait
     bool abandoned = false;         ///< abandon_fd ended the wait
   };

@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <iostream>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "base/text.hpp"
 #include "base/wait.hpp"
 #include "commands/commands.hpp"
+#include "commands/hook.hpp"
 #include "commands/lock_acquirer.hpp"
 #include "commands/open_store.hpp"
 #include "output/json.hpp"
@@ -122,16 +124,24 @@ ReleaseResult release_for_certain(Store& store, const Claim& claim, const Releas
 }
 
 ExitCode give_up_hold(Store& store, const ReleaseSettings& settings, const LockKey& key,
-                      const Log& log) {
+                      const Log& log, Hook& hook) try {
   const Token& token = *settings.token;
   const ReleaseNotice notice(token, key);
   const auto [outcome, by] = release_for_certain(store, claim_named(key, token), notice, log);
   const bool was_held = outcome != Released::not_held;
   notice.answered(was_held);
   if (settings.json && !settings.quiet) print(released_json(key, was_held, by));
-  if (was_held) return ExitCode::ok;
-  log.error(not_held_by_token_text(key, by));
-  return ExitCode::lost;
+  const std::string why = was_held ? "" : not_held_by_token_text(key, by);
+  const auto code = was_held ? ExitCode::ok : ExitCode::lost;
+  if (!was_held) log.error(why);
+  hook.call({.event = was_held ? "released" : "lost",
+             .keys = key.text,
+             .reason = why,
+             .exit_code = std::to_string(static_cast<int>(code))});
+  return code;
+} catch (const Error& error) {
+  hook.call(error_call({key}, error));
+  throw;
 }
 
 /// Handles an empty token, which comes from an acquire that failed.
@@ -185,20 +195,25 @@ std::vector<LockKey> keys_to_free(Store& store, const ReleaseSettings& settings,
 }  // namespace
 
 int carry_out(const ReleaseSettings& settings, const Log& log) {
+  Hook hook(settings.token ? settings.hook : std::nullopt, log);
+  // main() does this for other commands; here it comes after the hook, which would inherit it.
+  for (const int signal : {SIGXFSZ, SIGPIPE}) std::signal(signal, SIG_IGN);
   if (settings.token == Token{}) return release_nothing(settings, log);
   const StorePtr store = open_store(settings, log);
+  hook.set_where(store->name());
   const bool of_others = settings.evict || settings.stop;
   const auto keys = of_others ? keys_to_free(*store, settings, log) : settings.keys;
   Asked asked;
   int code = for_each_key(keys, log, [&](const LockKey& key) {
     if (settings.stop) return ask_to_stop(*store, settings, key, asked, log);
     return settings.evict ? evict_holders(*store, settings, key, log)
-                          : give_up_hold(*store, settings, key, log);
+                          : give_up_hold(*store, settings, key, log, hook);
   });
   if (settings.wait && code == 0) {
     code = static_cast<int>(await_end(*store, std::move(asked), *settings.wait, log));
   }
   report_troubles(log, *store);
+  hook.finish(nullptr);
   return code;
 }
 

@@ -52,7 +52,7 @@ class Run {
   Program program(const HeldLocks& holding) const;
   std::optional<int> signal_before_start();
   int lost_before_start(HeldLocks& holding);
-  int not_acquired(const std::string& why);
+  int not_acquired(const LockAcquirer::Result& result);
   int interrupted(int signal);
   int finished(Ending ending, HeldLocks& holding);
   int not_started(int error, HeldLocks& holding);
@@ -81,10 +81,7 @@ int Run::operator()() {
     auto result = acquire();
     status_.waited = acquiring_->waited();
     if (result.signal) return interrupted(*result.signal);
-    if (result.gave_up) {
-      status_.gave_up = std::move(result.gave_up);
-      return not_acquired(result.refused);
-    }
+    if (result.gave_up) return not_acquired(result);
     return hold_and_run(std::move(result.held));
   } catch (const Error& error) {
     if (acquiring_ && status_.locks.empty()) status_.waited = acquiring_->waited();
@@ -218,11 +215,10 @@ SuperviseOptions Run::options(HeldLocks& holding, std::optional<Watchdog>& watch
 }
 
 Program Run::program(const HeldLocks& holding) const {
-  const auto& fences = status_.locks;
   Program program;
   program.argv = settings_.command_argv;
-  program.environment = {{"DLOCK_KEY", key_list(fences)},
-                         {"DLOCK_FENCE", fence_list(fences)},
+  program.environment = {{"DLOCK_KEY", key_list(settings_.keys)},
+                         {"DLOCK_FENCE", fence_list(status_.locks)},
                          {"DLOCK_OWNER", acquiring_->owner().text}};
   program.hidden_fd = settings_.status_fd.value_or(-1);
   // dlock would at once kill a command that started later.
@@ -252,9 +248,10 @@ int Run::lost_before_start(HeldLocks& holding) {
   return done(static_cast<int>(ExitCode::lost));
 }
 
-int Run::not_acquired(const std::string& why) {
+int Run::not_acquired(const LockAcquirer::Result& result) {
   status_.outcome = "not-acquired";
-  status_.reason = why;
+  status_.reason = result.reason;
+  status_.gave_up = result.gave_up;
   return done(settings_.conflict_exit_code.value_or(static_cast<int>(ExitCode::not_acquired)));
 }
 
@@ -364,9 +361,8 @@ int carry_out(const RunSettings& settings, const Log& log) { return Run(settings
 
 void report_unusable_settings(const CommandLine& line, const Error& error) {
   const Log log(false, false);
-  // dlock will start no command that could inherit the ignored signals.
-  for (const int signal : {SIGXFSZ, SIGPIPE}) std::signal(signal, SIG_IGN);
   RunSettings settings;
+  settings.hook = line.value("hook");
   settings.metrics_file = line.value("metrics");
   auto& keys = settings.keys;
   for (const std::string& key : line.values("key")) {
@@ -383,7 +379,9 @@ void report_unusable_settings(const CommandLine& line, const Error& error) {
   status.outcome = "error";
   status.reason = error.what();
   status.exit_code = static_cast<int>(exit_code(error.kind()));
-  RunNotifications(settings, log).write(status);
+  RunNotifications notifications(settings, log);
+  Signals signals;
+  notifications.end(status, false, signals);
 }
 
 }  // namespace dlock

@@ -14,19 +14,20 @@
 namespace dlock {
 namespace {
 
-/// The value of DLOCK_HOLDER; empty in a cooldown, because the holder has ended.
-std::string first_holder(const Refusal& refusal) {
-  if (refusal.held_by.empty()) return "";
-  const Holder& first = refusal.held_by.front();
-  if (!first.library.empty()) return client_text(first);
-  return first.kept ? "" : who_text(first.who);
+/// The last event of a run that has not lost its lock; null if there is none.
+const char* last_event(const RunStatus& status, bool released) {
+  if (status.outcome == "not-acquired") return "not-acquired";
+  if (status.outcome == "error" || status.outcome == "not-started") return "error";
+  return released ? "released" : nullptr;
 }
 
 }  // namespace
 
 void RunNotifications::waiting(const LockKey& key, const Refusal& refusal) {
-  hook_.call(
-      {"waiting", key.text, "", first_holder(refusal), refusal_text(key, refusal), "", where_});
+  hook_.call({.event = "waiting",
+              .keys = key.text,
+              .holder = first_holder(refusal),
+              .reason = refusal_text(key, refusal)});
 }
 
 void RunNotifications::lost(const RunStatus& status) {
@@ -37,17 +38,21 @@ void RunNotifications::lost(const RunStatus& status) {
 void RunNotifications::end(const RunStatus& status, bool released, Signals& signals) {
   if (status.lost || status.outcome == "lost") {
     lost(status);
-  } else if (released) {
-    report("released", status);
+  } else if (const char* event = last_event(status, released)) {
+    report(event, status);
   }
   write(status);
-  hook_.finish(signals);
+  hook_.finish(&signals);
 }
 
 void RunNotifications::report(const char* event, const RunStatus& status) {
   const bool ended = !status.outcome.empty();
-  hook_.call({event, key_list(status.locks), fence_list(status.locks).value_or(""), "",
-              status.reason, ended ? std::to_string(status.exit_code) : "", where_});
+  hook_.call({.event = event,
+              .keys = key_list(settings_.keys),
+              .fences = fence_list(status.locks).value_or(""),
+              .holder = status.gave_up ? first_holder(status.gave_up->refusal) : "",
+              .reason = status.reason,
+              .exit_code = ended ? std::to_string(status.exit_code) : ""});
 }
 
 void RunNotifications::write(const RunStatus& status) {
@@ -65,10 +70,6 @@ void RunNotifications::write(const RunStatus& status) {
   }
   if (!fd || write_all(*fd, status_json(status))) return;
   log_.warning("cannot write to --status-fd " + std::to_string(*fd) + ": " + std::strerror(errno));
-}
-
-std::string key_list(const std::vector<LockFence>& locks) {
-  return joined(locks, "\n", [](const LockFence& lock) { return lock.key.text; });
 }
 
 }  // namespace dlock

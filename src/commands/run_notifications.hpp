@@ -2,7 +2,6 @@
 
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "commands/hook.hpp"
 #include "config/settings.hpp"
@@ -20,7 +19,7 @@ class RunNotifications {
       : settings_(settings), log_(log), hook_(settings.hook, log) {}
 
   /// `where` names the engine, without a password.
-  void begin(std::string where) { where_ = std::move(where); }
+  void begin(std::string where) { hook_.set_where(std::move(where)); }
   void waiting(const LockKey& key, const Refusal& refusal);
   void acquired(const RunStatus& status) { report("acquired", status); }
   void predecessor_evicted(RunStatus status, std::string why) {
@@ -30,23 +29,20 @@ class RunNotifications {
   void stop_asked(const RunStatus& status) { report("stop-asked", status); }
   /// Only the first call has an effect.
   void lost(const RunStatus& status);
-  /// Reports the end; `released` if the locks were released. Waits for the remaining calls of the
-  /// hook, which have a time limit, or for a signal.
+  /// Reports the end; `released` if the locks were released. A run that a signal interrupts while
+  /// it waits has no last event. Waits for the remaining calls of the hook, which have a time
+  /// limit, or for a signal.
   void end(const RunStatus& status, bool released, Signals& signals);
-  /// Writes the status to the --metrics file and the --status-fd, if given.
-  void write(const RunStatus& status);
 
  private:
+  /// Writes the status to the --metrics file and the --status-fd, if given.
+  void write(const RunStatus& status);
   void report(const char* event, const RunStatus& status);
 
   const RunSettings& settings_;
   const Log& log_;
   Hook hook_;
-  std::string where_;
   bool loss_reported_ = false;
 };
-
-/// The value of DLOCK_KEY: the keys, separated by newlines.
-std::string key_list(const std::vector<LockFence>& locks);
 
 }  // namespace dlock

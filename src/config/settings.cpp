@@ -30,7 +30,8 @@ constexpr char latch_verbs[][7] = {"open", "arrive", "wait"};
 constexpr char exclusions[][2][10] = {
     {"json", "env"},        {"json", "acl"},     {"schema", "json"},   {"schema", "acl"},
     {"watch", "q"},         {"metrics", "json"}, {"metrics", "watch"}, {"force", "token"},
-    {"state", "state-key"}, {"stop", "force"},   {"stop", "token"},
+    {"state", "state-key"}, {"stop", "force"},   {"stop", "token"},    {"force", "hook"},
+    {"stop", "hook"},
 };
 
 /// A node of a majority that lost its memory waits twice the longest ttl before it votes again; the
@@ -145,7 +146,6 @@ class Resolver {
     settings.watchdog = line_.has("watchdog");
     settings.status_fd = setting("status-fd", status_fd_from);
     settings.metrics_file = line_.value("metrics");
-    settings.hook = setting("hook", [](const SourcedValue& given) { return given.text; });
     settings.grace = grace(settings.ttl);
   }
 
@@ -198,6 +198,7 @@ class Resolver {
       settings.fence = Fence{number_from(given, "fence", 1, largest_fence)};
     }
     if (!of_others) settings.token = token_to_release();
+    settings.hook = hook();
   }
 
   void resolve(InspectSettings& settings) const {
@@ -333,6 +334,10 @@ class Resolver {
     return label.value_or("");
   }
 
+  std::optional<std::string> hook() const {
+    return setting("hook", [](const SourcedValue& given) { return given.text; });
+  }
+
   std::optional<milliseconds> wait() const {
     const auto wait = duration("wait", milliseconds(0), longest_duration);
     return line_.has("nonblock") ? milliseconds(0) : wait;
@@ -351,6 +356,7 @@ class Resolver {
       throw_usage("--latest goes with waiting, not with -n or -w 0: a newer one ends the wait");
     }
     settings.label = label(settings);
+    settings.hook = hook();
     if (const auto most = number("limit", "limit", 1, largest_limit)) settings.limit = {*most};
     if (line_.has("shared")) settings.limit = no_limit;
     const auto ttl = duration("ttl", shortest_ttl, longest_ttl);

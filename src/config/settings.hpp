@@ -52,7 +52,8 @@ struct ClaimSettings : LockSettings {
   std::optional<Owner> owner;  ///< --owner: exactly this owner; `above` is ignored
   std::optional<Owner> above;  ///< DLOCK_OWNER
   std::string label;
-  int stop_signal = 0;  ///< for COMMAND, or for the process of `attach`
+  std::optional<std::string> hook;  ///< for /bin/sh -c
+  int stop_signal = 0;              ///< for COMMAND, or for the process of `attach`
 };
 
 struct RunSettings : ClaimSettings {
@@ -66,7 +67,6 @@ struct RunSettings : ClaimSettings {
   bool watchdog = false;
   std::optional<int> status_fd;
   std::optional<std::string> metrics_file;
-  std::optional<std::string> hook;  ///< for /bin/sh -c
 };
 
 struct AcquireSettings : ClaimSettings {
@@ -93,6 +93,7 @@ struct ReleaseSettings : LockSettings {
   std::optional<Fence> fence;         ///< only this holder
   std::string reason;                 ///< shown to the holders
   std::optional<milliseconds> wait;   ///< with `stop`: how long to wait for the holders to go
+  std::optional<std::string> hook;    ///< for /bin/sh -c; not called with `evict` or `stop`
   bool json = false;
 };
 

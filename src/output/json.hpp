@@ -64,7 +64,7 @@ struct RunStatus {
   bool lost = false;
   std::optional<Who> evicted_by;
   std::optional<Who> stop_asked_by;
-  std::optional<GaveUp> gave_up;  ///< with not-acquired
+  std::optional<GaveUp> gave_up;  ///< of `not-acquired`
   std::vector<LockFence> locks;
   milliseconds waited{0};
   milliseconds held{0};

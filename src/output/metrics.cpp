@@ -31,6 +31,11 @@ constexpr const char* outcomes[] = {"exited",       "signalled",   "lost",      
 constexpr const char last_success[] = "dlock_last_success_timestamp_seconds";
 constexpr const char last_fence[] = "dlock_last_fence";
 constexpr const char losses[] = "dlock_losses_total";
+constexpr const char since_success[] = "dlock_runs_since_success";
+
+/// The kinds of runs without a success: skipped because a job still runs; skipped in the cooldown
+/// of a job that has just run, mostly on another host; failed.
+constexpr const char* results[] = {"skipped", "cooldown", "failed"};
 
 /// The key as the value of a label, escaped so that it can stand in quotes.
 std::string in_label(const std::string& key) {
@@ -92,11 +97,20 @@ std::optional<Fence> granted(const RunStatus& status, const LockKey& key) {
   return std::nullopt;
 }
 
+bool in_cooldown(const std::vector<Holder>& holders) {
+  return std::all_of(holders.begin(), holders.end(), [](const Holder& h) { return h.kept; });
+}
+
+/// One of `results`.
+const char* result_of(const RunStatus& status) {
+  if (!status.gave_up) return "failed";
+  const auto& holders = status.gave_up->refusal.held_by;
+  return !holders.empty() && in_cooldown(holders) ? "cooldown" : "skipped";
+}
+
 /// The kind of the smallest limit among the holders, which decides who else may acquire.
 const char* kind_of(const std::vector<Holder>& holders) {
-  if (std::all_of(holders.begin(), holders.end(), [](const Holder& h) { return h.kept; })) {
-    return "cooldown";
-  }
+  if (in_cooldown(holders)) return "cooldown";
   const auto any = [&](auto is) { return std::any_of(holders.begin(), holders.end(), is); };
   if (any([](const Holder& h) { return h.limit == exclusive; })) return "exclusive";
   if (any([](const Holder& h) { return !h.limit.unlimited(); })) return "semaphore";
@@ -189,6 +203,9 @@ std::string run_metrics(const std::vector<LockKey>& keys, const RunStatus& statu
   const auto sample_before = [&](const char* name, const LockKey& key) {
     return sample_of(lines_before, name, key_label(key));
   };
+  const auto counted_on = [&](const char* name, const std::string& labels, bool one_more) {
+    return std::to_string(count_of(sample_of(lines_before, name, labels)) + (one_more ? 1 : 0));
+  };
   const bool lost = status.lost || status.outcome == "lost";
   const bool succeeded = status.outcome == "exited" && status.exit_code == 0 && !lost;
   const std::string now = seconds(std::chrono::floor<milliseconds>(end.time_since_epoch()));
@@ -209,6 +226,15 @@ std::string run_metrics(const std::vector<LockKey>& keys, const RunStatus& statu
       [&](const LockKey& key) {
         return std::optional(succeeded ? now : sample_before(last_success, key).value_or("0"));
       });
+  Samples of_results;
+  for (const LockKey& key : keys) {
+    for (const char* each : results) {
+      const std::string labels = key_label(key) + ",result=\"" + each + "\"";
+      const bool is_it = result_of(status) == std::string_view(each);
+      of_results.emplace_back(labels, succeeded ? "0" : counted_on(since_success, labels, is_it));
+    }
+  }
+  add_metric(out, since_success, "gauge", "Runs since the last that exited with 0.", of_results);
   add("dlock_last_run_waited_seconds", "gauge", "Time the last run waited for its locks.",
       same_for_all(seconds(status.waited)));
   add("dlock_last_run_held_seconds", "gauge", "Time the last run held its locks.",
@@ -217,9 +243,8 @@ std::string run_metrics(const std::vector<LockKey>& keys, const RunStatus& statu
     const auto fence = granted(status, key);
     return fence ? std::optional(std::to_string(fence->value)) : sample_before(last_fence, key);
   });
-  add(losses, "counter", "Runs that lost their locks.", [&](const LockKey& key) {
-    return std::optional(std::to_string(count_of(sample_before(losses, key)) + (lost ? 1 : 0)));
-  });
+  add(losses, "counter", "Runs that lost their locks.",
+      [&](const LockKey& key) { return std::optional(counted_on(losses, key_label(key), lost)); });
   return out;
 }
 

@@ -16,8 +16,8 @@ namespace dlock {
 /// `inspect`.
 
 /// The text that `run --metrics` writes when the run with these keys ends at `end`. `before` is the
-/// text of the previous run, or "": it supplies the time of the last success, the number of losses
-/// and, if this run was granted nothing, the fencing token.
+/// text of the previous run, or "": it supplies the time of the last success, the runs since then,
+/// the number of losses and, if this run was granted nothing, the fencing token.
 std::string run_metrics(const std::vector<LockKey>& keys, const RunStatus& status, WallTime end,
                         std::string_view before);
 

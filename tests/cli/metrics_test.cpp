@@ -94,6 +94,28 @@ TEST_CASE("metrics: a run that fails keeps the time of the last success and the 
   CHECK(refused.at(success, of("a")) == good.at(success, of("a")));
 }
 
+TEST_CASE("metrics: a skip behind a job that runs is another than one in the cooldown of a job") {
+  on_each_engine([](const Place& place) {
+    const auto since_success = [&](const std::string& result) {
+      return written(place).at("dlock_runs_since_success", {{"key", "a"}, {"result", result}});
+    };
+    auto holder = place.hold("a");
+    for (const int skips : {1, 2}) {
+      metrics_of(place, "-n -k a -- true", 75);
+      CHECK(since_success("skipped") == skips);
+    }
+    holder.signal(SIGTERM);
+    holder.wait();
+    CHECK(place.shell(R"("$D" run -k a --min-hold 10m -- true)").exit_code == 0);
+    metrics_of(place, "-w 0.1 -k a -- true", 75);
+    CHECK(since_success("cooldown") == 1);
+    CHECK(since_success("skipped") == 2);
+    CHECK(place.dlock({"release", "-q", "--force", "a"}).exit_code == 0);
+    metrics_of(place, "-k a -- true", 0);
+    CHECK(since_success("cooldown") + since_success("skipped") == 0);
+  });
+}
+
 TEST_CASE("metrics: a run without a key leaves the file of the run before as it was") {
   const Place place(Engine::local);
   write_file(place.dir() / "job.prom", "before\n");
@@ -220,7 +242,7 @@ TEST_CASE("metrics: two jobs with one file never leave half a file") {
   };
   int reads = 0;
   const bool read_enough = eventually([&] {
-    CHECK(written(place).metrics.size() == 8);
+    CHECK(written(place).metrics.size() == 9);
     return ++reads >= 100 && runs("a") >= 10 && runs("b") >= 10;
   });
   CHECK(read_enough);

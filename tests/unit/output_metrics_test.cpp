@@ -82,6 +82,41 @@ TEST_CASE("metrics call no run a success whose lock was lost, although its comma
   CHECK(of_a(after(good), "dlock_last_success_timestamp_seconds") == 1'800'000'000);
 }
 
+TEST_CASE("metrics count the runs since the last success, by what kept them from it") {
+  const std::vector<LockKey> keys{LockKey{"a"}, LockKey{"b\"c"}};
+  RunStatus good, failed, skipped, cooldown;
+  good.outcome = failed.outcome = "exited";
+  failed.exit_code = 1;
+  skipped.outcome = cooldown.outcome = "not-acquired";
+  skipped.exit_code = cooldown.exit_code = 0;  // with -E 0
+  skipped.gave_up = cooldown.gave_up = GaveUp{};
+  skipped.gave_up->refusal.held_by.resize(2);
+  cooldown.gave_up->refusal.held_by.resize(1);
+  cooldown.gave_up->refusal.held_by.front().kept = skipped.gave_up->refusal.held_by.front().kept = true;
+  RunStatus not_ready = skipped;
+  not_ready.gave_up->refusal.held_by.clear();
+  RunStatus lost = good, interrupted = failed;
+  lost.lost = true;
+  interrupted.outcome = "interrupted";
+
+  std::string text;
+  const auto counts_after = [&](std::initializer_list<RunStatus> runs) {
+    for (const RunStatus& run : runs) text = run_metrics(keys, run, {}, text);
+    std::string counts;
+    const auto found = parse_exposition(text);
+    for (const char* result : {"skipped", "cooldown", "failed"}) {
+      const double count = found.at("dlock_runs_since_success", {{"key", "a"}, {"result", result}});
+      CHECK(count == found.at("dlock_runs_since_success", {{"key", "b\"c"}, {"result", result}}));
+      counts += std::to_string(static_cast<int>(count)) + " ";
+    }
+    return counts;
+  };
+  CHECK(counts_after({good}) == "0 0 0 ");
+  CHECK(counts_after({skipped, skipped, cooldown, failed}) == "2 1 1 ");
+  CHECK(counts_after({lost, interrupted, not_ready}) == "3 1 3 ");
+  CHECK(counts_after({good}) == "0 0 0 ");
+}
+
 TEST_CASE("metrics refuse what a scraper would not take") {
   const std::string head = "# HELP a b\n# TYPE a gauge\n";
   CHECK(parse_exposition(head + "a{k=\"v\"} 1\n").has("a", {{"k", "v"}}));

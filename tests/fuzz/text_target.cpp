@@ -72,7 +72,7 @@ void check_json(std::string_view text) {
   for (const std::string& line :
        {key_json(state), status_json(status), released_json(state.key, false, holder.who),
         evicted_json(state.key, state.holders),
-        renewed_json(state.key, std::nullopt, holder.who)}) {
+        renewed_json(state.key, {{}, holder.who, holder.who})}) {
     promise(nlohmann::json::accept(line), "what is printed with --json is JSON", line);
     const auto end = line.find('\n');
     promise(end == std::string::npos || end + 1 == line.size(), "JSON is one line");

@@ -132,7 +132,7 @@ LockAcquirer::LockAcquirer(const ClaimSettings& settings, const Log& log, Signal
 
 std::vector<Claim> LockAcquirer::claims() const {
   std::vector<Claim> claims;
-  const Token token = new_token(owner_);
+  const Token token = new_token(owner_, settings_.keys.size());
   for (const LockKey& key : settings_.keys) {
     claims.push_back({key, owner_, token, settings_.limit, settings_.ttl, options_.min_hold,
                       options_.upkeep, options_.who, settings_.latest});

@@ -41,4 +41,10 @@ DirectorySettings directory_of(const LocalTarget& target);
 int for_each_key(const std::vector<LockKey>& keys, const Log& log,
                  const std::function<ExitCode(const LockKey&)>& body);
 
+/// The same for the keys that `settings` name, or, if they name none, for all keys that the owner
+/// of `token` holds. `body` returns `lost` for a key that the token does not hold. Without named
+/// keys that is an error only if the token holds fewer keys than it was made for.
+int for_each_key_of(const Token& token, const LockSettings& settings, Store& store, const Log& log,
+                    const std::function<ExitCode(const LockKey&)>& body);
+
 }  // namespace dlock

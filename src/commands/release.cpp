@@ -70,6 +70,7 @@ ExitCode give_up_hold(Store& store, const ReleaseSettings& settings, const LockK
   const auto [outcome, by] = release_for_certain(store, claim_named(key, token), notice, log);
   const bool was_held = outcome != Released::not_held;
   notice.answered(was_held);
+  if (!was_held && settings.keys.empty() && !by) return ExitCode::lost;
   if (settings.json && !settings.quiet) print(released_json(key, was_held, by));
   if (was_held) return ExitCode::ok;
   log.error(not_held_by_token_text(key, by));
@@ -108,11 +109,14 @@ std::vector<LockKey> keys_to_evict(Store& store, const ReleaseSettings& settings
 int carry_out(const ReleaseSettings& settings, const Log& log) {
   if (settings.token == Token{}) return release_nothing(settings, log);
   const StorePtr store = open_store(settings, log);
-  const auto keys = settings.evict ? keys_to_evict(*store, settings, log) : settings.keys;
-  const int code = for_each_key(keys, log, [&](const LockKey& key) {
-    return settings.evict ? evict_holders(*store, settings, key, log)
-                          : give_up_hold(*store, settings, key, log);
-  });
+  const int code =
+      settings.evict
+          ? for_each_key(
+                keys_to_evict(*store, settings, log), log,
+                [&](const LockKey& key) { return evict_holders(*store, settings, key, log); })
+          : for_each_key_of(*settings.token, settings, *store, log, [&](const LockKey& key) {
+              return give_up_hold(*store, settings, key, log);
+            });
   report_troubles(log, *store);
   return code;
 }

@@ -17,9 +17,10 @@ int carry_out(const RenewSettings& settings, const Log& log) {
                 "it without --ttl");
   }
   const StorePtr store = open_store(settings, log);
-  const int code = for_each_key(settings.keys, log, [&](const LockKey& key) {
+  const int code = for_each_key_of(settings.token, settings, *store, log, [&](const LockKey& key) {
     const auto [renewed, by] =
         store->renew(claim_named(key, settings.token), {.ttl = settings.ttl}, short_call());
+    if (!renewed && settings.keys.empty() && !by) return ExitCode::lost;
     if (settings.json && !settings.quiet) print(renewed_json(key, renewed, by));
     if (renewed) return ExitCode::ok;
     log.error(not_held_by_token_text(key, by));

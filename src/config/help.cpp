@@ -36,21 +36,24 @@ constexpr Page pages[] = {
      "  T=$(dlock acquire -k deploy --attach \"$$\") || exit\n",
      "  0 acquired; 75 not acquired; 79 --attach: lost at once; 64 usage; 69 server\n"
      "  not reached; 77 refused by it; 78 configuration; 65, 70, 71 others\n"},
-    {Command::renew, "renew -k KEY [--token T] [-t TTL] [--json]",
-     "Extend the lease of an acquired lock: its own ttl from now on, or TTL.\n",
+    {Command::renew, "renew [-k KEY] [--token T] [-t TTL] [--json]",
+     "Extend the lease of an acquired lock: its own ttl from now on, or TTL. Without\n"
+     "KEY it renews all keys of the token.\n",
      "  T=$(dlock acquire -k upload -t 10m)\n"
      "  dlock renew -k upload --token \"$T\"\n"
      "  DLOCK_TOKEN=$T dlock renew upload -t 1h\n",
      "  0 renewed; 79 the token does not hold it; 64 usage; 69 server not reached;\n"
      "  77 refused by it; 78 configuration; 65, 70, 71 others\n"},
     {Command::release,
-     "release -k KEY [--token T] [--json]\n"
+     "release [-k KEY] [--token T] [--json]\n"
      "       dlock release --force [--fence N] [--json] KEY | PATTERN ...",
-     "Release an acquired lock. --force evicts its holders, or the one with fencing\n"
-     "token N, or those of all keys that match a PATTERN (with *, ? or [). A run whose\n"
-     "lock was evicted notices at its next renewal (ttl/3); until then both may run.\n",
+     "Release an acquired lock; without KEY, all keys of the token. --force evicts its\n"
+     "holders, or the one with fencing token N, or those of all keys that match a\n"
+     "PATTERN (with *, ? or [). A run whose lock was evicted notices at its next\n"
+     "renewal (ttl/3); until then both may run.\n",
      "  T=$(dlock acquire -k deploy -t 10m)\n"
      "  dlock release -k deploy --token \"$T\"\n"
+     "  dlock release --token \"$T\"\n"
      "  dlock release deploy --force\n",
      "  0 released, or --force of a free key; 79 the token, or the holder with that\n"
      "  fence, does not hold it; 64 usage; 69 server not reached; 77 refused\n"

@@ -262,7 +262,9 @@ void choose_layout(const CommandLine& line, ServerSettings& settings) {
     throw_usage("missing ttl: " + compat + " does not store the one it was acquired with: -t DUR");
   }
   if (!line.has("key")) {
-    throw_usage("missing key: dlock inspect --compat LAYOUT -k KEY; --all-kinds lists all");
+    const bool inspects = line.command == Command::inspect;
+    throw_usage(std::string("missing key: dlock ") + subcommand(*line.command).name +
+                " --compat LAYOUT -k KEY" + (inspects ? "; --all-kinds lists all" : ""));
   }
   if (!is_redis(settings.server)) {
     throw_usage(compat + ": the locks of other libraries live in Redis: name it with --server");

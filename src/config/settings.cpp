@@ -160,7 +160,7 @@ class Resolver {
   }
 
   void resolve(RenewSettings& settings) const {
-    settings.keys = keys_that_are_needed();
+    settings.keys = keys();
     settings.ttl = duration("ttl", shortest_ttl, longest_ttl);
     const auto token = setting("token", token_from);
     if (!token) throw_usage(missing_token);
@@ -182,7 +182,7 @@ class Resolver {
         add_once(settings.keys, key_from({text, "--key", ErrorKind::usage}));
       }
     }
-    if (settings.keys.empty() && settings.patterns.empty()) refuse_without_key();
+    if (settings.evict && settings.keys.empty() && settings.patterns.empty()) refuse_without_key();
     for (const char* name : {"fence", "reason"}) {
       if (line_.has(name) && !settings.evict) {
         throw_usage(option(name).shown() + " goes with --force");

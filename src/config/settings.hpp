@@ -74,12 +74,14 @@ struct AcquireSettings : ClaimSettings {
   bool env = false;  ///< never true with `json`
 };
 
+/// Without keys, all keys of the token are renewed.
 struct RenewSettings : LockSettings {
   Token token;
   std::optional<milliseconds> ttl;  ///< nothing: the ttl of the grant
   bool json = false;
 };
 
+/// Without keys, all keys of the token are released.
 struct ReleaseSettings : LockSettings {
   /// Not set with `evict`. Empty if a script passes on the output of an acquire that failed.
   std::optional<Token> token;

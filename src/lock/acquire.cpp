@@ -103,7 +103,7 @@ Acquired Acquisition::run() {
     }
     leave();
     // dlock never asks again with a released token, because the engine may remember it as released.
-    const Token token = new_token(claims_.front().owner);
+    const Token token = new_token(claims_.front().owner, claims_.size());
     for (Claim& claim : claims_) claim.token = token;
     if (again_at_ > BootClock::now() && sleep_until(again_at_, options_.cancel_fd)) {
       return Interrupted{outage_.reached()};

@@ -38,6 +38,9 @@ std::string waiting_in_vain_text(const LockKey& key, milliseconds waited, const 
 /// `nightly is not held by this token: …`, for a client that renews or releases.
 std::string not_held_by_token_text(const LockKey& key, const std::optional<Who>& evicted_by);
 
+/// `this token held only 1 of its 2 keys at SERVER: …`, for a client that names no keys.
+std::string token_holds_text(std::size_t held, std::size_t keys, const std::string& where);
+
 /// `lost nightly: REASON`.
 std::string lost_text(const LockKey& key, const std::string& reason);
 

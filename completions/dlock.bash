@@ -18,8 +18,8 @@ _dlock_options() {
       ;;
     acquire)
       REPLY='-k= --key= -n --nonblock --nb -w= --wait= --latest -s --shared -x --exclusive -e
-        --limit= -t= --ttl= --attach= --signal= --json --env --replicas= --owner= --label= --compat=
-        -q'
+        --limit= -t= --ttl= --until= --attach= --signal= --json --env --replicas= --owner= --label=
+        --compat= -q'
       ;;
     renew)
       REPLY='-k= --key= -t= --ttl= --token= --json --compat= -q'

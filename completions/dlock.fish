@@ -144,8 +144,8 @@ function __dlock_valued
                 --conflict-exit-code --grace --signal --max-hold --min-hold --on-lost --status-fd \
                 --metrics --hook --replicas --owner --label --compat
         case acquire
-            string join \n -- -k --key -w --wait --limit -t --ttl --attach --signal --replicas \
-                --owner --label --compat
+            string join \n -- -k --key -w --wait --limit -t --ttl --until --attach --signal \
+                --replicas --owner --label --compat
         case renew
             string join \n -- -k --key -t --ttl --token --compat
         case release
@@ -224,6 +224,8 @@ complete -c dlock -n '__dlock_options_of run acquire renew release inspect' -l c
 complete -c dlock -n '__dlock_options_of run renew release latch guard' -s q -d 'print only errors'
 complete -c dlock -n '__dlock_options_of acquire' -s t -l ttl -x \
     -d 'lease: expires after DUR unless renewed'
+complete -c dlock -n '__dlock_options_of acquire' -l until -x \
+    -d 'expires at 17:00 or 2026-11-29T17:00[Z|+01:00]'
 complete -c dlock -n '__dlock_options_of acquire' -l attach -x -a '(__fish_complete_pids)' \
     -d 'renew until PID ends, then release (-t 30s)'
 complete -c dlock -n '__dlock_options_of acquire' -l signal -x -a '(__dlock_signals)' \

@@ -14,6 +14,7 @@
 #include "commands/lock_acquirer.hpp"
 #include "lock/release.hpp"
 #include "output/json.hpp"
+#include "output/sentences.hpp"
 
 namespace dlock {
 namespace {
@@ -35,7 +36,7 @@ Who script_as_seen(pid_t pid, const std::string& label) {
 std::string report(const AcquireSettings& settings, const std::vector<Held>& held,
                    const std::vector<LockFence>& fences) {
   const Token& token = held.front().claim.token;
-  if (settings.json) return grant_json(token, settings.ttl, fences);
+  if (settings.json) return grant_json(token, held.front().claim.ttl, fences);
   if (!settings.env) return token.text + "\n";
   const auto list = fence_list(fences);
   return "DLOCK_TOKEN=" + token.text + (list ? "\nDLOCK_FENCE=" + *list : "") +
@@ -53,7 +54,8 @@ class Acquire {
             settings, log, signals_,
             {.who = script_as_seen(settings.attach.value_or(calling_process()), settings.label),
              .upkeep = script_ ? Liveness::process : Liveness::renewal,
-             .abandon_fd = script_ ? script_->fd() : -1}) {}
+             .abandon_fd = script_ ? script_->fd() : -1,
+             .until = settings.until}) {}
 
   int operator()();
 
@@ -61,7 +63,8 @@ class Acquire {
   LockAcquirer::Result acquire();
   static std::optional<WatchedProcess> script_of(const AcquireSettings& settings);
   int start_attach_daemon(const std::vector<Held>& held);
-  std::optional<std::string> lost_meanwhile(const std::vector<Held>& held);
+  std::optional<std::string> lost_meanwhile(std::vector<Held>& held);
+  std::optional<std::string> shorten(std::vector<Held>& held);
   int abandoned();
   bool release(const std::vector<Held>& held);
   void die_if_signalled(const std::vector<Held>& held);
@@ -113,7 +116,7 @@ LockAcquirer::Result Acquire::acquire() {
 }
 
 int Acquire::operator()() {
-  const auto result = acquire();
+  auto result = acquire();
   if (result.signal) acquiring_.die_of(*result.signal);
   if (result.abandoned) return abandoned();
   if (!result.refused.empty()) return static_cast<int>(ExitCode::not_acquired);
@@ -164,11 +167,32 @@ int Acquire::start_attach_daemon(const std::vector<Held>& held) {
   }
 }
 
+/// Shortens the lease of a lock that was waited for, so that it expires at the time of --until.
+/// Returns why the lock is lost, if it is.
+std::optional<std::string> Acquire::shorten(std::vector<Held>& held) {
+  constexpr milliseconds inaccuracy{1000};
+  for (Held& each : held) {
+    const auto left = std::chrono::ceil<milliseconds>(*settings_.until - wall_now());
+    if (each.claim.ttl - left < inaccuracy) continue;
+    each.claim.ttl = std::max(left, milliseconds(1));
+    const auto renewed = acquiring_.store().renew(
+        each.claim, {.ttl = each.claim.ttl, .granted = each.grant.fence}, short_call());
+    if (renewed.grant) continue;
+    return lost_text(each.claim.key, gone_text(acquiring_.store(), renewed.evicted_by));
+  }
+  return std::nullopt;
+}
+
 /// Renews a lease with less than two thirds of its ttl left: if dlock was suspended before it read
 /// the answer, the lease may be nearly over, or another client may hold the lock. An attach daemon
 /// does this itself.
-std::optional<std::string> Acquire::lost_meanwhile(const std::vector<Held>& held) {
+std::optional<std::string> Acquire::lost_meanwhile(std::vector<Held>& held) {
   try {
+    if (settings_.until) {
+      const auto loss = shorten(held);
+      if (loss) release(held);
+      return loss;
+    }
     HeldLocks holding(acquiring_.store(), held, log_);
     if (holding.ready_to_start(settings_.ttl / 3)) return std::nullopt;
     release(held);

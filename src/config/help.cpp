@@ -26,7 +26,7 @@ constexpr Page pages[] = {
      "  dlock run -k db -w 5m --server redis://localhost -- sleep 1\n",
      "  COMMAND's own; killed by signal N: 128+N; 75 not acquired; 79 lost; 64 usage;\n"
      "  124 --max-hold; 126, 127 not run; 69, 77 server; 78 file; 65, 70, 71 others\n"},
-    {Command::acquire, "acquire -k KEY (-t TTL | --attach PID) [OPTIONS]",
+    {Command::acquire, "acquire -k KEY (-t TTL | --until TIME | --attach PID) [OPTIONS]",
      "Acquire the lock and exit. The token it prints renews and releases the lock.\n"
      "--attach leaves a background process that renews the lock until PID exits,\n"
      "usually \"$$\", the calling script. If the lock is lost, PID gets SIGTERM.\n",
@@ -169,7 +169,7 @@ std::string page_text(const Page& page) {
     if (!each.belongs_to(page.command) || each.has(rare)) continue;
     text += option_line(each, page.command);
   }
-  text += wrapped("Also, with variables as DLOCK_TLS_CA:", rare_options(page.command));
+  text += wrapped("Also, with variables:", rare_options(page.command));
   text += wrapped("Variables:", variables_of(page.command));
   if (text.find(" DUR ") != std::string::npos) {
     text += "DUR is 10, 0.25 or .5 (seconds), 500ms, 30s, 5m, 1h30m, 1d.\n";

@@ -65,6 +65,7 @@ constexpr Option option_table[] = {
     {"limit", 0, a_number, takers, "let at most N holders in at once", nullptr, one_limit},
     {"ttl", 't', a_duration, takers | renew | doctor | latch,
      "lease: freed this long after dlock dies (30s)", "DLOCK_TTL", in_files, renew | latch},
+    {"until", 0, "TIME", acquire, "expires at 17:00 or 2026-11-29T17:00[Z|+01:00]"},
     {"attach", 0, a_process, acquire, "renew until PID ends, then release (-t 30s)"},
     {"conflict-exit-code", 'E', a_number, run, "exit with N, not 75, if not acquired in time"},
     {"grace", 0, a_duration, run, "time from SIGTERM to SIGKILL, at most ttl/3", "DLOCK_GRACE",

@@ -16,7 +16,9 @@ namespace dlock {
 namespace {
 
 constexpr milliseconds shortest_ttl{100};
-constexpr milliseconds longest_ttl = std::chrono::hours(24);
+/// The longest lease of a run, which renews it, and of a lock that only its caller renews.
+constexpr milliseconds longest_ttl_of_a_run = std::chrono::hours(24);
+constexpr milliseconds longest_ttl = std::chrono::days(31);
 constexpr const char* missing_fence =
     "missing fence: --fence N, or DLOCK_FENCE of dlock run (--compat sets it for redisson-fenced "
     "only)";
@@ -28,9 +30,9 @@ constexpr milliseconds usual_ttl = std::chrono::seconds(30);
 constexpr char latch_verbs[][7] = {"open", "arrive", "wait"};
 
 constexpr char exclusions[][2][10] = {
-    {"json", "env"},      {"json", "acl"},    {"schema", "json"},
-    {"schema", "acl"},    {"watch", "q"},     {"metrics", "json"},
-    {"metrics", "watch"}, {"force", "token"}, {"state", "state-key"},
+    {"json", "env"},        {"json", "acl"},     {"schema", "json"},   {"schema", "acl"},
+    {"watch", "q"},         {"metrics", "json"}, {"metrics", "watch"}, {"force", "token"},
+    {"state", "state-key"}, {"ttl", "until"},
 };
 
 /// A node of a majority that lost its memory waits twice the longest ttl before it votes again; the
@@ -51,17 +53,6 @@ Token token_from(const SourcedValue& given) {
   // A token allows a release, so not even a damaged one belongs in a log.
   if (const auto fault = token_fault(given.text)) given.refuse("the token " + *fault);
   return Token{given.text};
-}
-
-bool stop_on_loss_from(const SourcedValue& given) {
-  if (given.text == "stop" || given.text == "ignore") return given.text == "stop";
-  given.refuse(in_quotes(given.text) + " is neither stop nor ignore");
-}
-
-std::string reason_from(const SourcedValue& given) {
-  std::string line = line_from(given, "the reason");
-  if (line == given.text) return line;
-  given.refuse("the reason is more than one line, or longer than 200 bytes");
 }
 
 template <typename Value>
@@ -119,8 +110,10 @@ class Resolver {
     if (std::holds_alternative<QuorumTarget>(settings.server)) {
       constexpr bool is_latch = std::is_same_v<CommandSettings, LatchSettings>;
       if constexpr (!is_latch && requires { settings.ttl; }) {
-        refuse_over(longest_ttl_of_a_quorum, "ttl", settings.ttl,
-                    "dlock renews it while the command runs");
+        constexpr bool is_run = std::is_same_v<CommandSettings, RunSettings>;
+        refuse_over(longest_ttl_of_a_quorum, line_.has("until") ? "until" : "ttl", settings.ttl,
+                    is_run ? "dlock renews it while the command runs"
+                           : "use dlock run or acquire --attach PID, which renew it");
       }
       if constexpr (requires { settings.min_hold; }) {
         refuse_over(longest_min_hold_of_a_quorum, "min-hold", settings.min_hold,
@@ -136,7 +129,7 @@ class Resolver {
   void resolve(RunSettings& settings) const {
     settings.command_argv = command_argv();
     settings.keys = keys_that_are_needed();
-    resolve_claim(settings, false);
+    resolve_claim(settings, false, longest_ttl_of_a_run);
     settings.conflict_exit_code = number("conflict-exit-code", "exit code", 0, 255);
     settings.max_hold = duration("max-hold", milliseconds(1), longest_duration);
     settings.min_hold = duration("min-hold", milliseconds(1), longest_duration);
@@ -155,7 +148,16 @@ class Resolver {
     if (line_.has("signal") && !settings.attach) {
       throw_usage("--signal goes with --attach PID: it is sent to PID");
     }
-    resolve_claim(settings, !settings.attach);
+    settings.until = setting("until", [](const SourcedValue& given) {
+      return moment_from(given, shortest_ttl, longest_ttl);
+    });
+    if (settings.until && settings.attach) {
+      throw_usage("--until is for a lock that expires by itself: --attach holds it until PID ends");
+    }
+    resolve_claim(settings, !settings.attach && !settings.until, longest_ttl);
+    if (settings.until) {
+      settings.ttl = std::chrono::floor<milliseconds>(*settings.until - wall_now());
+    }
     settings.env = line_.has("env");
   }
 
@@ -332,7 +334,7 @@ class Resolver {
     return line_.has("nonblock") ? milliseconds(0) : wait;
   }
 
-  void resolve_claim(ClaimSettings& settings, bool ttl_is_needed) const {
+  void resolve_claim(ClaimSettings& settings, bool ttl_is_needed, milliseconds most) const {
     settings.wait = wait();
     settings.stop_signal = setting("signal", signal_from).value_or(SIGTERM);
     settings.latest = line_.has("latest");
@@ -342,11 +344,11 @@ class Resolver {
     settings.label = label(settings);
     if (const auto most = number("limit", "limit", 1, largest_limit)) settings.limit = {*most};
     if (line_.has("shared")) settings.limit = no_limit;
-    const auto ttl = duration("ttl", shortest_ttl, longest_ttl);
+    const auto ttl = duration("ttl", shortest_ttl, most);
     if (!ttl && ttl_is_needed) {
       throw_usage(
-          "missing ttl: only the caller renews a lock of acquire, so choose its lease with -t DUR, "
-          "or have it renewed until this script ends with --attach \"$$\"");
+          "missing ttl: only the caller renews a lock of acquire, so choose its lease with -t DUR "
+          "or --until TIME, or have it renewed until this script ends with --attach \"$$\"");
     }
     settings.ttl = ttl.value_or(usual_ttl);
     settings.owner = setting("owner", checked<Owner, owner_id_fault>);

@@ -69,7 +69,8 @@ struct RunSettings : ClaimSettings {
 };
 
 struct AcquireSettings : ClaimSettings {
-  std::optional<pid_t> attach;  ///< a positive number, not checked yet
+  std::optional<WallTime> until;  ///< when the lease expires; `ttl` is the time from now to it
+  std::optional<pid_t> attach;    ///< a positive number, not checked yet
   bool json = false;
   bool env = false;  ///< never true with `json`
 };

@@ -42,8 +42,9 @@ class Acquisition {
         claims_(std::move(claims)),
         options_(options),
         listener_(listener),
-        wait_end_(options.wait ? later(BootClock::now(), *options.wait) : never),
-        outage_(listener, options.reached, wait_end_ != never) {}
+        wait_end_(std::min(options.wait ? later(BootClock::now(), *options.wait) : never,
+                           options.give_up_at)),
+        outage_(listener, options.reached, options.wait.has_value()) {}
 
   Acquired run();
 

@@ -133,7 +133,7 @@ complete -c dlock -n __dlock_at_foreign -a '(__dlock_foreign)'
 # Those that lead to the server.
 function __dlock_leads
     string join \n -- --server --password-file --password-command --tls-ca --tls-cert --tls-key \
-        --tls-server-name --sentinel-user --sentinel-password-file --prefix --config
+        --tls-server-name --sentinel-user --sentinel-password-file --sentinel-tls --prefix --config
 end
 
 # The options of a command that take a value.
@@ -283,6 +283,8 @@ complete -c dlock -n __dlock_options_of -l tls-server-name -x \
 complete -c dlock -n __dlock_options_of -l sentinel-user -x -d 'user at the sentinels'
 complete -c dlock -n __dlock_options_of -l sentinel-password-file -r \
     -d 'read the sentinels\' password from F'
+complete -c dlock -n __dlock_options_of -l sentinel-tls -x -a 'on off' \
+    -d 'TLS to the sentinels (default: as in the URL)'
 complete -c dlock -n __dlock_options_of -l prefix -x -d 'what the keys begin with on the server'
 complete -c dlock -n __dlock_options_of -l config -r -d 'read only this configuration file'
 complete -c dlock -n __dlock_options_of -s v -l verbose -d 'explain each step'

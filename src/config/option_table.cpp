@@ -41,6 +41,7 @@ constexpr OptionValue a_file_or_directory("FILE|DIR", Completion::files);
 constexpr OptionValue a_process("PID", Completion::processes);
 constexpr OptionValue a_signal("SIG", Completion::signals);
 constexpr OptionValue an_action("ACTION", Completion::words, "stop ignore");
+constexpr OptionValue on_or_off("on|off", Completion::words, "on off");
 constexpr OptionValue a_layout("LAYOUT", Completion::layouts);
 constexpr OptionValue a_url(
     "URL", Completion::beginnings,
@@ -115,6 +116,8 @@ constexpr Option option_table[] = {
      in_files | rare},
     {"sentinel-password-file", 0, a_secret, all, "read the sentinels' password from F",
      "DLOCK_SENTINEL_PASSWORD_FILE", in_files | rare},
+    {"sentinel-tls", 0, on_or_off, all, "TLS to the sentinels (default: as in the URL)",
+     "DLOCK_SENTINEL_TLS", in_files | rare},
     {"prefix", 0, "STR", all, "what the keys begin with on the server", "DLOCK_PREFIX",
      in_files | rare},
     {"config", 0, a_file, all, "read only this configuration file", "DLOCK_CONFIG", rare},

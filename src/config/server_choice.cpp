@@ -157,6 +157,19 @@ std::optional<SourcedValue> readable_path(const char* name, const Sources& sourc
 
 std::string text_of(const std::optional<SourcedValue>& given) { return given ? given->text : ""; }
 
+/// Sentinels have TLS if the master has it, unless --sentinel-tls says otherwise.
+void add_sentinel_tls(const Sources& sources, ServerSettings& settings) {
+  const auto given = sources.first("sentinel-tls");
+  if (!given) return;
+  const bool on = given->text == "on";
+  if (!on && given->text != "off") given->refuse(in_quotes(given->text) + " is neither on nor off");
+  auto* target = std::get_if<SentinelTarget>(&settings.server);
+  if (target == nullptr) return;
+  for (Endpoint& sentinel : target->sentinels) {
+    sentinel.tls = on ? std::optional(TlsSettings{}) : std::nullopt;
+  }
+}
+
 void add_tls(const Sources& sources, ServerSettings& settings) {
   auto servers = servers_in(settings.server);
   if (auto* sentinel = std::get_if<SentinelTarget>(&settings.server)) {
@@ -186,7 +199,7 @@ void add_sentinel_login(const Sources& sources, ServerSettings& settings) {
   const auto file = sources.first("sentinel-password-file");
   auto* target = std::get_if<SentinelTarget>(&settings.server);
   if (target == nullptr) {
-    return sources.refuse_flags({"sentinel-user", "sentinel-password-file"},
+    return sources.refuse_flags({"sentinel-user", "sentinel-password-file", "sentinel-tls"},
                                 "the server's URL names no sentinels");
   }
   if (user && !file) user->refuse("needs the password: --sentinel-password-file FILE");
@@ -241,6 +254,7 @@ void choose_server(const Sources& sources, ServerSettings& settings) {
                          "locks on this host have none: name another directory, as in local:/DIR");
   }
   add_password(strongest.front(), sources, settings);
+  add_sentinel_tls(sources, settings);
   add_tls(sources, settings);
   add_sentinel_login(sources, settings);
 }

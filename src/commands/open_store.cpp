@@ -235,6 +235,11 @@ StorePtr open_store(const ServerSettings& settings, const Log& log) {
   return std::make_unique<TracingStore>(open_any(settings, on_link), log);
 }
 
+std::string server_source_text(const ServerSettings& settings) {
+  if (settings.overridden_place.empty()) return settings.server_place;
+  return settings.server_place + ", which overrides the server of " + settings.overridden_place;
+}
+
 CallOptions inspect_call(const ServerSettings& settings, const std::vector<std::string>& patterns) {
   constexpr milliseconds time_for_all_keys{60'000};
   if (patterns.empty() || !is_redis(settings.server)) return short_call();
@@ -262,7 +267,7 @@ int for_each_key(const std::vector<LockKey>& keys, const Log& log,
     try {
       code = body(key);
     } catch (const Error& error) {
-      log.error(error.what());
+      log.error(error);
       code = exit_code(error.kind());
     }
     if (first == ExitCode::ok) first = code;

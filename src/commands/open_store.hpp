@@ -19,6 +19,9 @@ StorePtr open_store(const ServerSettings& settings);
 /// Like open_store(settings), but with -v the store writes a line to stderr for each step.
 StorePtr open_store(const ServerSettings& settings, const Log& log);
 
+/// The place that names the server, and the one it overrides, for users; empty: the command line.
+std::string server_source_text(const ServerSettings& settings);
+
 /// The options of an inspect that also lists the keys matching `patterns`, if any. In Redis a list
 /// may take a minute, because SCAN walks through all keys of the server, perhaps millions. Any
 /// other inspect is a short_call(). Both end early if a single request gets no answer.

@@ -18,6 +18,14 @@
 namespace dlock {
 namespace {
 
+/// Where a server is named, as messages write it: a flag needs no mention, since the user sees it.
+std::string place_of_server(const SourcedValue& given) {
+  constexpr std::string_view name = ": server";
+  if (given.place.starts_with("--")) return "";
+  const bool in_file = given.place.ends_with(name);
+  return given.place.substr(0, given.place.size() - (in_file ? name.size() : 0));
+}
+
 /// Splits `DLOCK_SERVER`, which may name several servers, at spaces.
 std::vector<SourcedValue> split_at_spaces(const SourcedValue& given) {
   std::vector<SourcedValue> parts;
@@ -240,13 +248,19 @@ void choose_server(const Sources& sources, ServerSettings& settings) {
     if (place.empty()) continue;
     if (place.front().place == option("server").variable) place = split_at_spaces(place.front());
     for (const SourcedValue& given : place) parse_at(given);
-    if (strongest.empty()) strongest = std::move(place);
+    if (strongest.empty()) {
+      strongest = std::move(place);
+    } else if (strongest.front().trouble == ErrorKind::configuration &&
+               strongest.front().text != place.front().text) {
+      settings.overridden_place = place_of_server(place.front());
+    }
   }
   settings.server_is_default = strongest.empty();
   if (strongest.empty()) {
     return sources.refuse_flags(flags_about_a_server,
                                 "no server is named: it goes with --server or DLOCK_SERVER");
   }
+  settings.server_place = place_of_server(strongest.front());
   const bool several = strongest.size() > 1;
   settings.server = several ? quorum_of(strongest, settings) : parse_at(strongest.front());
   if (std::holds_alternative<LocalTarget>(settings.server)) {

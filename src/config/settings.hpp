@@ -28,6 +28,11 @@ struct ServerSettings {
   std::vector<std::string> warnings;  ///< one line each, for stderr; without passwords
 
   Target server = LocalTarget{};
+  /// The place that names the server: `DLOCK_SERVER`, `/etc/dlock.conf:3`; empty: the command line,
+  /// or nothing.
+  std::string server_place{};
+  /// The line of the host's file that names another server, if the user's file has named this one.
+  std::string overridden_place{};
   bool server_is_default = false;  ///< no server was configured: `local:` is used, with a notice
   std::string prefix = "dlock:";   ///< of every key and channel on the server
   int replicas = 0;                ///< number of replicas that must have a lock before it counts

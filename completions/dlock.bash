@@ -4,7 +4,7 @@
 _dlock_commands='run acquire renew release inspect latch doctor guard'
 # Those that lead to the server.
 _dlock_leads='--server --password-file --password-command --tls-ca --tls-cert --tls-key
-  --tls-server-name --sentinel-user --sentinel-password-file --prefix --config'
+  --tls-server-name --sentinel-user --sentinel-password-file --sentinel-tls --prefix --config'
 
 # _dlock_options COMMAND: the options of it, those with a value with a "=" behind them,
 # in $REPLY.
@@ -45,8 +45,8 @@ _dlock_options() {
       ;;
   esac
   REPLY+=' --server= --password-file= --password-command= --tls-ca= --tls-cert= --tls-key=
-    --tls-server-name= --sentinel-user= --sentinel-password-file= --prefix= --config= -v --verbose
-    -h --help -V --version'
+    --tls-server-name= --sentinel-user= --sentinel-password-file= --sentinel-tls= --prefix=
+    --config= -v --verbose -h --help -V --version'
 }
 
 # _dlock_completion OPTION: what completes its value, and with which words, in $REPLY.
@@ -77,6 +77,9 @@ _dlock_completion() {
       REPLY='beginnings local: redis:// rediss:// unix:// redis+sentinel:// rediss+sentinel://
         redis+cluster:// rediss+cluster:// postgres:// postgresql:// mysql:// mariadb:// etcd://
         etcds:// zk://'
+      ;;
+    --sentinel-tls)
+      REPLY='words on off'
       ;;
     *) REPLY= ;;
   esac

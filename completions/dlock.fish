@@ -133,7 +133,7 @@ complete -c dlock -n __dlock_at_foreign -a '(__dlock_foreign)'
 # Those that lead to the server.
 function __dlock_leads
     string join \n -- --server --password-file --password-command --tls-ca --tls-cert --tls-key \
-        --tls-server-name --sentinel-user --sentinel-password-file --prefix --config
+        --tls-server-name --sentinel-user --sentinel-password-file --sentinel-tls --prefix --config
 end
 
 # The options of a command that take a value.
@@ -224,6 +224,8 @@ complete -c dlock -n '__dlock_options_of run acquire renew release inspect' -l c
 complete -c dlock -n '__dlock_options_of run renew release latch guard' -s q -d 'print only errors'
 complete -c dlock -n '__dlock_options_of acquire' -s t -l ttl -x \
     -d 'lease: expires after DUR unless renewed'
+complete -c dlock -n '__dlock_options_of acquire' -l until -x \
+    -d 'expires at 17:00 or 2026-11-29T17:00[Z|+01:00]'
 complete -c dlock -n '__dlock_options_of acquire' -l attach -x -a '(__fish_complete_pids)' \
     -d 'renew until PID ends, then release (-t 30s)'
 complete -c dlock -n '__dlock_options_of acquire' -l signal -x -a '(__dlock_signals)' \
@@ -281,6 +283,8 @@ complete -c dlock -n __dlock_options_of -l tls-server-name -x \
 complete -c dlock -n __dlock_options_of -l sentinel-user -x -d 'user at the sentinels'
 complete -c dlock -n __dlock_options_of -l sentinel-password-file -r \
     -d 'read the sentinels\' password from F'
+complete -c dlock -n __dlock_options_of -l sentinel-tls -x -a 'on off' \
+    -d 'TLS to the sentinels (default: as in the URL)'
 complete -c dlock -n __dlock_options_of -l prefix -x -d 'what the keys begin with on the server'
 complete -c dlock -n __dlock_options_of -l config -r -d 'read only this configuration file'
 complete -c dlock -n __dlock_options_of -s v -l verbose -d 'explain each step'

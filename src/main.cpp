@@ -12,6 +12,7 @@
 #include "base/thread.hpp"
 #include "commands/commands.hpp"
 #include "commands/commit_name.hpp"
+#include "commands/open_store.hpp"
 #include "config/command_line.hpp"
 #include "config/secrets.hpp"
 #include "config/settings.hpp"
@@ -37,9 +38,12 @@ void warn(const ServerSettings& settings, const Log& log) {
         "no server configured: locking only this user's jobs on this host; "
         "set DLOCK_SERVER, or --server local: if that is meant");
   }
+  const std::string source = server_source_text(settings);
+  if (!source.empty()) log.detail("server from " + source);
 }
 
-int failed(const Log& log, const std::string& why, ExitCode code) {
+template <typename Why>
+int failed(const Log& log, const Why& why, ExitCode code) {
   const PipeSignalHeld held;
   log.error(why);
   return static_cast<int>(code);
@@ -54,7 +58,7 @@ constexpr auto keys_of = [](const auto& settings) -> std::vector<LockKey> {
 int carry_out_any(const Settings& any, Command command) {
   const ServerSettings& settings =
       *std::visit([](const ServerSettings& each) { return &each; }, any);
-  const Log log(settings.quiet, settings.verbose, std::visit(keys_of, any));
+  const Log log(settings.quiet, settings.verbose, std::visit(keys_of, any), settings.server_place);
   // Some commands set signals themselves. In the others a write beyond the file size limit must
   // fail, and must not end dlock by a signal.
   const bool sets_signals = command == Command::run || command == Command::acquire ||
@@ -69,7 +73,7 @@ int carry_out_any(const Settings& any, Command command) {
   try {
     return std::visit([&](const auto& each) { return carry_out(each, log); }, any);
   } catch (const Error& error) {
-    return failed(log, error.what(), exit_code(error.kind()));
+    return failed(log, error, exit_code(error.kind()));
   }
 }
 

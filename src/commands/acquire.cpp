@@ -39,8 +39,8 @@ Who script_as_seen(const AcquireSettings& settings) {
 std::string report(const AcquireSettings& settings, const std::vector<Held>& held,
                    const std::vector<LockFence>& fences, milliseconds waited) {
   const Token& token = held.front().claim.token;
-  if (settings.json)
-    return grant_json(token, held.front().claim.owner, settings.ttl, waited, fences);
+  const Claim& claim = held.front().claim;
+  if (settings.json) return grant_json(token, claim.owner, claim.ttl, waited, fences);
   if (!settings.env) return token.text + "\n";
   const auto list = fence_list(fences);
   return "DLOCK_TOKEN=" + token.text + (list ? "\nDLOCK_FENCE=" + *list : "") +
@@ -60,6 +60,7 @@ class Acquire {
                    {.who = script_as_seen(settings),
                     .upkeep = script_ ? Liveness::process : Liveness::renewal,
                     .abandon_fd = script_ ? script_->fd() : -1,
+                    .until = settings.until,
                     .on_waiting = [this](const LockKey& key, const Refusal& refusal) {
                       hook_.call({.event = "waiting",
                                   .keys = key.text,
@@ -75,7 +76,8 @@ class Acquire {
   LockAcquirer::Result acquire();
   static std::optional<WatchedProcess> script_of(const AcquireSettings& settings);
   int start_attach_daemon(const std::vector<Held>& held);
-  std::optional<std::string> lost_meanwhile(const std::vector<Held>& held);
+  std::optional<std::string> lost_meanwhile(std::vector<Held>& held);
+  std::optional<std::string> shorten(std::vector<Held>& held);
   int end(HookCall call, ExitCode code);
   int abandoned();
   bool release(const std::vector<Held>& held);
@@ -130,7 +132,7 @@ LockAcquirer::Result Acquire::acquire() {
 }
 
 int Acquire::operator()() {
-  const auto result = acquire();
+  auto result = acquire();
   if (result.signal) acquiring_.die_of(*result.signal);
   if (result.abandoned) return abandoned();
   if (result.gave_up) {
@@ -191,11 +193,32 @@ int Acquire::start_attach_daemon(const std::vector<Held>& held) {
   }
 }
 
+/// Shortens the lease of a lock that was waited for, so that it expires at the time of --until.
+/// Returns why the lock is lost, if it is.
+std::optional<std::string> Acquire::shorten(std::vector<Held>& held) {
+  constexpr milliseconds inaccuracy{1000};
+  for (Held& each : held) {
+    const auto left = std::chrono::ceil<milliseconds>(*settings_.until - wall_now());
+    if (each.claim.ttl - left < inaccuracy) continue;
+    each.claim.ttl = std::max(left, milliseconds(1));
+    const auto renewed = acquiring_.store().renew(
+        each.claim, {.ttl = each.claim.ttl, .granted = each.grant.fence}, short_call());
+    if (renewed.grant) continue;
+    return lost_text(each.claim.key, gone_text(acquiring_.store(), renewed.evicted_by));
+  }
+  return std::nullopt;
+}
+
 /// Renews a lease with less than two thirds of its ttl left: if dlock was suspended before it read
 /// the answer, the lease may be nearly over, or another client may hold the lock. An attach daemon
 /// does this itself.
-std::optional<std::string> Acquire::lost_meanwhile(const std::vector<Held>& held) {
+std::optional<std::string> Acquire::lost_meanwhile(std::vector<Held>& held) {
   try {
+    if (settings_.until) {
+      const auto loss = shorten(held);
+      if (loss) release(held);
+      return loss;
+    }
     HeldLocks holding(acquiring_.store(), held, log_);
     if (holding.ready_to_start(settings_.ttl / 3)) return std::nullopt;
     release(held);

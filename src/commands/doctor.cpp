@@ -40,7 +40,14 @@ int carry_out(const DoctorSettings& settings, const Log&) {
                       [&] { return open_store(settings); });
     }
   };
-  const Diagnosis diagnosis = std::visit(examined, settings.server);
+  Diagnosis diagnosis = std::visit(examined, settings.server);
+  if (!settings.server_place.empty()) {
+    const bool overrides = !settings.overridden_place.empty();
+    diagnosis.findings.insert(
+        diagnosis.findings.begin(),
+        {overrides ? Level::warning : Level::ok, "source", "from " + server_source_text(settings),
+         overrides ? "jobs of other users lock elsewhere: name one server" : ""});
+  }
   if (!settings.quiet) {
     print(settings.json ? diagnosis_json(diagnosis)
                         : diagnosis_text(diagnosis, screen_at(STDOUT_FILENO)));

@@ -134,10 +134,12 @@ LockAcquirer::LockAcquirer(const ClaimSettings& settings, const Log& log, Signal
 
 std::vector<Claim> LockAcquirer::claims() const {
   std::vector<Claim> claims;
-  const Token token = new_token(owner_);
+  const Token token = new_token(owner_, settings_.keys.size());
+  const auto ttl = options_.until ? std::chrono::ceil<milliseconds>(*options_.until - wall_now())
+                                  : settings_.ttl;
   for (const LockKey& key : settings_.keys) {
-    claims.push_back({key, owner_, token, settings_.limit, settings_.ttl, options_.min_hold,
-                      options_.upkeep, options_.who, settings_.latest});
+    claims.push_back({key, owner_, token, settings_.limit, std::max(ttl, milliseconds(1)),
+                      options_.min_hold, options_.upkeep, options_.who, settings_.latest});
   }
   return claims;
 }
@@ -179,6 +181,7 @@ LockAcquirer::Result LockAcquirer::acquire() {
     if (options.wait) {
       options.wait = std::max(milliseconds(0), *options.wait - passed_since(*begun_));
     }
+    if (options_.until) options.give_up_at = later(BootClock::now(), *options_.until - wall_now());
     options.reached = reached;
     options.cancel_fd = either ? either->fd() : signals_.fd();
     options.unconfirmed = options_.unconfirmed;

@@ -24,8 +24,9 @@ class LockAcquirer {
     Liveness upkeep;
     int abandon_fd = -1;  ///< readable when the lock is no longer needed; -1: never
     milliseconds min_hold{0};
-    bool unconfirmed = false;  ///< as in AcquireOptions
-    OnWaiting on_waiting{};    ///< called whenever a wait begins; may be empty
+    std::optional<WallTime> until{};  ///< when the lease is to expire, so that no wait lasts longer
+    bool unconfirmed = false;         ///< as in AcquireOptions
+    OnWaiting on_waiting{};           ///< called whenever a wait begins; may be empty
   };
   LockAcquirer(const ClaimSettings& settings, const Log& log, Signals& signals, Options options);
 

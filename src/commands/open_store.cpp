@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <type_traits>
 
@@ -235,6 +236,11 @@ StorePtr open_store(const ServerSettings& settings, const Log& log) {
   return std::make_unique<TracingStore>(open_any(settings, on_link), log);
 }
 
+std::string server_source_text(const ServerSettings& settings) {
+  if (settings.overridden_place.empty()) return settings.server_place;
+  return settings.server_place + ", which overrides the server of " + settings.overridden_place;
+}
+
 CallOptions inspect_call(const ServerSettings& settings, const std::vector<std::string>& patterns) {
   constexpr milliseconds time_for_all_keys{60'000};
   if (patterns.empty() || !is_redis(settings.server)) return short_call();
@@ -262,7 +268,7 @@ int for_each_key(const std::vector<LockKey>& keys, const Log& log,
     try {
       code = body(key);
     } catch (const Error& error) {
-      log.error(error.what());
+      log.error(error);
       code = exit_code(error.kind());
     }
     if (first == ExitCode::ok) first = code;
@@ -270,6 +276,28 @@ int for_each_key(const std::vector<LockKey>& keys, const Log& log,
     if (code == ExitCode::unavailable || code == ExitCode::denied) break;
   }
   return static_cast<int>(first);
+}
+
+int for_each_key_of(const Token& token, const LockSettings& settings, Store& store, const Log& log,
+                    const std::function<ExitCode(const LockKey&)>& body) {
+  if (!settings.keys.empty()) return for_each_key(settings.keys, log, body);
+  const Owner owner = owner_in(token);
+  std::vector<LockKey> keys;
+  for (const KeyState& state : store.inspect({{}, {"*"}}, inspect_call(settings, {"*"}))) {
+    const bool may_hold =
+        std::any_of(state.holders.begin(), state.holders.end(),
+                    [&](const Holder& each) { return owner.is_or_below(Owner{each.owner}); });
+    if (may_hold) keys.push_back(state.key);
+  }
+  std::size_t held = 0;
+  const int code = for_each_key(keys, log, [&](const LockKey& key) {
+    const ExitCode one = body(key);
+    if (one == ExitCode::ok) ++held;
+    return one == ExitCode::lost ? ExitCode::ok : one;
+  });
+  if (code != 0 || held >= keys_of(token)) return code;
+  log.error(token_holds_text(held, keys_of(token), store.name()));
+  return static_cast<int>(ExitCode::lost);
 }
 
 }  // namespace dlock

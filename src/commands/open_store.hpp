@@ -19,6 +19,9 @@ StorePtr open_store(const ServerSettings& settings);
 /// Like open_store(settings), but with -v the store writes a line to stderr for each step.
 StorePtr open_store(const ServerSettings& settings, const Log& log);
 
+/// The place that names the server, and the one it overrides, for users; empty: the command line.
+std::string server_source_text(const ServerSettings& settings);
+
 /// The options of an inspect that also lists the keys matching `patterns`, if any. In Redis a list
 /// may take a minute, because SCAN walks through all keys of the server, perhaps millions. Any
 /// other inspect is a short_call(). Both end early if a single request gets no answer.
@@ -40,5 +43,11 @@ DirectorySettings directory_of(const LocalTarget& target);
 /// the server is unavailable or denies access. Returns the first exit code that is not 0.
 int for_each_key(const std::vector<LockKey>& keys, const Log& log,
                  const std::function<ExitCode(const LockKey&)>& body);
+
+/// The same for the keys that `settings` name, or, if they name none, for all keys that the owner
+/// of `token` holds. `body` returns `lost` for a key that the token does not hold. Without named
+/// keys that is an error only if the token holds fewer keys than it was made for.
+int for_each_key_of(const Token& token, const LockSettings& settings, Store& store, const Log& log,
+                    const std::function<ExitCode(const LockKey&)>& body);
 
 }  // namespace dlock

@@ -130,6 +130,7 @@ ExitCode give_up_hold(Store& store, const ReleaseSettings& settings, const LockK
   const auto [outcome, by] = release_for_certain(store, claim_named(key, token), notice, log);
   const bool was_held = outcome != Released::not_held;
   notice.answered(was_held);
+  if (!was_held && settings.keys.empty() && !by) return ExitCode::lost;
   if (settings.json && !settings.quiet) print(released_json(key, was_held, by));
   const std::string why = was_held ? "" : not_held_by_token_text(key, by);
   const auto code = was_held ? ExitCode::ok : ExitCode::lost;
@@ -192,6 +193,22 @@ std::vector<LockKey> keys_to_free(Store& store, const ReleaseSettings& settings,
   return keys;
 }
 
+int release_holds(Store& store, const ReleaseSettings& settings, const Log& log, Hook& hook) {
+  return for_each_key_of(*settings.token, settings, store, log, [&](const LockKey& key) {
+    return give_up_hold(store, settings, key, log, hook);
+  });
+}
+
+int end_holds_of_others(Store& store, const ReleaseSettings& settings, const Log& log) {
+  Asked asked;
+  const int code = for_each_key(keys_to_free(store, settings, log), log, [&](const LockKey& key) {
+    return settings.stop ? ask_to_stop(store, settings, key, asked, log)
+                         : evict_holders(store, settings, key, log);
+  });
+  if (!settings.wait || code != 0) return code;
+  return static_cast<int>(await_end(store, std::move(asked), *settings.wait, log));
+}
+
 }  // namespace
 
 int carry_out(const ReleaseSettings& settings, const Log& log) {
@@ -201,17 +218,8 @@ int carry_out(const ReleaseSettings& settings, const Log& log) {
   if (settings.token == Token{}) return release_nothing(settings, log);
   const StorePtr store = open_store(settings, log);
   hook.set_where(store->name());
-  const bool of_others = settings.evict || settings.stop;
-  const auto keys = of_others ? keys_to_free(*store, settings, log) : settings.keys;
-  Asked asked;
-  int code = for_each_key(keys, log, [&](const LockKey& key) {
-    if (settings.stop) return ask_to_stop(*store, settings, key, asked, log);
-    return settings.evict ? evict_holders(*store, settings, key, log)
-                          : give_up_hold(*store, settings, key, log, hook);
-  });
-  if (settings.wait && code == 0) {
-    code = static_cast<int>(await_end(*store, std::move(asked), *settings.wait, log));
-  }
+  const int code = settings.token ? release_holds(*store, settings, log, hook)
+                                  : end_holds_of_others(*store, settings, log);
   report_troubles(log, *store);
   hook.finish(nullptr);
   return code;

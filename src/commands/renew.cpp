@@ -18,9 +18,10 @@ int carry_out(const RenewSettings& settings, const Log& log) {
                 "it without --ttl");
   }
   const StorePtr store = open_store(settings, log);
-  const int code = for_each_key(settings.keys, log, [&](const LockKey& key) {
+  const int code = for_each_key_of(settings.token, settings, *store, log, [&](const LockKey& key) {
     const Renewed renewed =
         store->renew(claim_named(key, settings.token), {.ttl = settings.ttl}, short_call());
+    if (!renewed.grant && settings.keys.empty() && !renewed.evicted_by) return ExitCode::lost;
     if (settings.json && !settings.quiet) print(renewed_json(key, renewed));
     if (const auto& by = renewed.stop_asked_by)
       log.notice(escaped(key.text) + ": " + stop_asked_by_text(*by));

@@ -75,7 +75,8 @@ std::string beside(const std::string& key, const std::string& prefix) {
 /// The 128 random bits of a token as 32 hex digits; empty if new_token() did not make the token.
 std::string random_part(const Token& token) {
   constexpr std::size_t hex_digits_of_a_token = 32;
-  const std::string digits = token.text.substr(token.text.rfind(':') + 1);
+  std::string digits = token.text.substr(token.text.rfind(':') + 1);
+  digits.resize(std::min(digits.size(), digits.find('.')));
   const bool is_hex = digits.size() == hex_digits_of_a_token &&
                       digits.find_first_not_of("0123456789abcdef") == std::string::npos;
   return is_hex ? digits : "";

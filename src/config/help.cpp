@@ -26,7 +26,7 @@ constexpr Page pages[] = {
      "  dlock run -k db -w 5m --server redis://localhost -- sleep 1\n",
      "  COMMAND's own; killed by signal N: 128+N; 75 not acquired; 79 lost; 64 usage;\n"
      "  124 --max-hold; 126, 127 not run; 69, 77 server; 78 file; 65, 70, 71 others\n"},
-    {Command::acquire, "acquire -k KEY (-t TTL | --attach PID) [OPTIONS]",
+    {Command::acquire, "acquire -k KEY (-t TTL | --until TIME | --attach PID) [OPTIONS]",
      "Acquire the lock and exit. The token it prints renews and releases the lock.\n"
      "--attach leaves a background process that renews the lock until PID exits,\n"
      "usually \"$$\", the calling script. If the lock is lost, PID gets SIGTERM.\n",
@@ -36,21 +36,24 @@ constexpr Page pages[] = {
      "  T=$(dlock acquire -k deploy --attach \"$$\") || exit\n",
      "  0 acquired; 75 not acquired; 79 --attach: lost at once; 64 usage; 69 server\n"
      "  not reached; 77 refused by it; 78 configuration; 65, 70, 71 others\n"},
-    {Command::renew, "renew -k KEY [--token T] [-t TTL] [--json]",
-     "Extend the lease of an acquired lock: its own ttl from now on, or TTL.\n",
+    {Command::renew, "renew [-k KEY] [--token T] [-t TTL] [--json]",
+     "Extend the lease of an acquired lock: its own ttl from now on, or TTL. Without\n"
+     "KEY it renews all keys of the token.\n",
      "  T=$(dlock acquire -k upload -t 10m)\n"
      "  dlock renew -k upload --token \"$T\"\n"
      "  DLOCK_TOKEN=$T dlock renew upload -t 1h\n",
      "  0 renewed; 79 the token does not hold it; 64 usage; 69 server not reached;\n"
      "  77 refused by it; 78 configuration; 65, 70, 71 others\n"},
     {Command::release,
-     "release -k KEY [--token T] [--json]\n"
+     "release [-k KEY] [--token T] [--json]\n"
      "       dlock release --force [--fence N] [--json] KEY | PATTERN ...",
-     "Release an acquired lock. --force evicts its holders, or the one with fencing\n"
-     "token N, or those of all keys that match a PATTERN (with *, ? or [). A run whose\n"
-     "lock was evicted notices at its next renewal (ttl/3); until then both may run.\n",
+     "Release an acquired lock; without KEY, all keys of the token. --force evicts its\n"
+     "holders, or the one with fencing token N, or those of all keys that match a\n"
+     "PATTERN (with *, ? or [). A run whose lock was evicted notices at its next\n"
+     "renewal (ttl/3); until then both may run.\n",
      "  T=$(dlock acquire -k deploy -t 10m)\n"
      "  dlock release -k deploy --token \"$T\"\n"
+     "  dlock release --token \"$T\"\n"
      "  dlock release deploy --force\n",
      "  0 released, or --force of a free key; 79 the token, or the holder with that\n"
      "  fence, does not hold it; 64 usage; 69 server not reached; 77 refused\n"
@@ -166,7 +169,7 @@ std::string page_text(const Page& page) {
     if (!each.belongs_to(page.command) || each.has(rare)) continue;
     text += option_line(each, page.command);
   }
-  text += wrapped("Also, with variables as DLOCK_TLS_CA:", rare_options(page.command));
+  text += wrapped("Also, with variables:", rare_options(page.command));
   text += wrapped("Variables:", variables_of(page.command));
   if (text.find(" DUR ") != std::string::npos) {
     text += "DUR is 10, 0.25 or .5 (seconds), 500ms, 30s, 5m, 1h30m, 1d.\n";

@@ -41,6 +41,7 @@ constexpr OptionValue a_file_or_directory("FILE|DIR", Completion::files);
 constexpr OptionValue a_process("PID", Completion::processes);
 constexpr OptionValue a_signal("SIG", Completion::signals);
 constexpr OptionValue an_action("ACTION", Completion::words, "stop ignore");
+constexpr OptionValue on_or_off("on|off", Completion::words, "on off");
 constexpr OptionValue a_layout("LAYOUT", Completion::layouts);
 constexpr OptionValue a_url(
     "URL", Completion::beginnings,
@@ -66,6 +67,7 @@ constexpr Option option_table[] = {
     {"limit", 0, a_number, takers, "let at most N holders in at once", nullptr, one_limit},
     {"ttl", 't', a_duration, takers | renew | doctor | latch,
      "lease: freed this long after dlock dies (30s)", "DLOCK_TTL", in_files, renew | latch},
+    {"until", 0, "TIME", acquire, "expires at 17:00 or 2026-11-29T17:00[Z|+01:00]"},
     {"attach", 0, a_process, acquire, "renew until PID ends, then release (-t 30s)"},
     {"conflict-exit-code", 'E', a_number, run, "exit with N, not 75, if not acquired in time"},
     {"grace", 0, a_duration, run, "time from SIGTERM to SIGKILL, at most ttl/3", "DLOCK_GRACE",
@@ -119,6 +121,8 @@ constexpr Option option_table[] = {
      in_files | rare},
     {"sentinel-password-file", 0, a_secret, all, "read the sentinels' password from F",
      "DLOCK_SENTINEL_PASSWORD_FILE", in_files | rare},
+    {"sentinel-tls", 0, on_or_off, all, "TLS to the sentinels (default: as in the URL)",
+     "DLOCK_SENTINEL_TLS", in_files | rare},
     {"prefix", 0, "STR", all, "what the keys begin with on the server", "DLOCK_PREFIX",
      in_files | rare},
     {"config", 0, a_file, all, "read only this configuration file", "DLOCK_CONFIG", rare},

@@ -18,6 +18,14 @@
 namespace dlock {
 namespace {
 
+/// Where a server is named, as messages write it: a flag needs no mention, since the user sees it.
+std::string place_of_server(const SourcedValue& given) {
+  constexpr std::string_view name = ": server";
+  if (given.place.starts_with("--")) return "";
+  const bool in_file = given.place.ends_with(name);
+  return given.place.substr(0, given.place.size() - (in_file ? name.size() : 0));
+}
+
 /// Splits `DLOCK_SERVER`, which may name several servers, at spaces.
 std::vector<SourcedValue> split_at_spaces(const SourcedValue& given) {
   std::vector<SourcedValue> parts;
@@ -157,6 +165,19 @@ std::optional<SourcedValue> readable_path(const char* name, const Sources& sourc
 
 std::string text_of(const std::optional<SourcedValue>& given) { return given ? given->text : ""; }
 
+/// Sentinels have TLS if the master has it, unless --sentinel-tls says otherwise.
+void add_sentinel_tls(const Sources& sources, ServerSettings& settings) {
+  const auto given = sources.first("sentinel-tls");
+  if (!given) return;
+  const bool on = given->text == "on";
+  if (!on && given->text != "off") given->refuse(in_quotes(given->text) + " is neither on nor off");
+  auto* target = std::get_if<SentinelTarget>(&settings.server);
+  if (target == nullptr) return;
+  for (Endpoint& sentinel : target->sentinels) {
+    sentinel.tls = on ? std::optional(TlsSettings{}) : std::nullopt;
+  }
+}
+
 void add_tls(const Sources& sources, ServerSettings& settings) {
   auto servers = servers_in(settings.server);
   if (auto* sentinel = std::get_if<SentinelTarget>(&settings.server)) {
@@ -186,7 +207,7 @@ void add_sentinel_login(const Sources& sources, ServerSettings& settings) {
   const auto file = sources.first("sentinel-password-file");
   auto* target = std::get_if<SentinelTarget>(&settings.server);
   if (target == nullptr) {
-    return sources.refuse_flags({"sentinel-user", "sentinel-password-file"},
+    return sources.refuse_flags({"sentinel-user", "sentinel-password-file", "sentinel-tls"},
                                 "the server's URL names no sentinels");
   }
   if (user && !file) user->refuse("needs the password: --sentinel-password-file FILE");
@@ -227,13 +248,19 @@ void choose_server(const Sources& sources, ServerSettings& settings) {
     if (place.empty()) continue;
     if (place.front().place == option("server").variable) place = split_at_spaces(place.front());
     for (const SourcedValue& given : place) parse_at(given);
-    if (strongest.empty()) strongest = std::move(place);
+    if (strongest.empty()) {
+      strongest = std::move(place);
+    } else if (strongest.front().trouble == ErrorKind::configuration &&
+               strongest.front().text != place.front().text) {
+      settings.overridden_place = place_of_server(place.front());
+    }
   }
   settings.server_is_default = strongest.empty();
   if (strongest.empty()) {
     return sources.refuse_flags(flags_about_a_server,
                                 "no server is named: it goes with --server or DLOCK_SERVER");
   }
+  settings.server_place = place_of_server(strongest.front());
   const bool several = strongest.size() > 1;
   settings.server = several ? quorum_of(strongest, settings) : parse_at(strongest.front());
   if (std::holds_alternative<LocalTarget>(settings.server)) {
@@ -241,6 +268,7 @@ void choose_server(const Sources& sources, ServerSettings& settings) {
                          "locks on this host have none: name another directory, as in local:/DIR");
   }
   add_password(strongest.front(), sources, settings);
+  add_sentinel_tls(sources, settings);
   add_tls(sources, settings);
   add_sentinel_login(sources, settings);
 }
@@ -262,7 +290,9 @@ void choose_layout(const CommandLine& line, ServerSettings& settings) {
     throw_usage("missing ttl: " + compat + " does not store the one it was acquired with: -t DUR");
   }
   if (!line.has("key")) {
-    throw_usage("missing key: dlock inspect --compat LAYOUT -k KEY; --all-kinds lists all");
+    const bool inspects = line.command == Command::inspect;
+    throw_usage(std::string("missing key: dlock ") + subcommand(*line.command).name +
+                " --compat LAYOUT -k KEY" + (inspects ? "; --all-kinds lists all" : ""));
   }
   if (!is_redis(settings.server)) {
     throw_usage(compat + ": the locks of other libraries live in Redis: name it with --server");

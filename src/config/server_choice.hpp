@@ -9,8 +9,9 @@ namespace dlock {
 
 /// The options that name the server and say how to reach it.
 inline constexpr std::initializer_list<const char*> flags_about_a_server = {
-    "server",   "prefix",  "password-file",   "password-command", "tls-ca",
-    "tls-cert", "tls-key", "tls-server-name", "sentinel-user",    "sentinel-password-file"};
+    "server",      "prefix",  "password-file",   "password-command", "tls-ca",
+    "tls-cert",    "tls-key", "tls-server-name", "sentinel-user",    "sentinel-password-file",
+    "sentinel-tls"};
 
 /// Chooses the server with its password and TLS files, in the order that resolve() documents.
 void choose_server(const Sources& sources, ServerSettings& settings);

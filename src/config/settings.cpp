@@ -16,7 +16,9 @@ namespace dlock {
 namespace {
 
 constexpr milliseconds shortest_ttl{100};
-constexpr milliseconds longest_ttl = std::chrono::hours(24);
+/// The longest lease of a run, which renews it, and of a lock that only its caller renews.
+constexpr milliseconds longest_ttl_of_a_run = std::chrono::hours(24);
+constexpr milliseconds longest_ttl = std::chrono::days(31);
 constexpr const char* missing_fence =
     "missing fence: --fence N, or DLOCK_FENCE of dlock run (--compat sets it for redisson-fenced "
     "only)";
@@ -31,7 +33,7 @@ constexpr char exclusions[][2][10] = {
     {"json", "env"},        {"json", "acl"},     {"schema", "json"},   {"schema", "acl"},
     {"watch", "q"},         {"metrics", "json"}, {"metrics", "watch"}, {"force", "token"},
     {"state", "state-key"}, {"stop", "force"},   {"stop", "token"},    {"force", "hook"},
-    {"stop", "hook"},
+    {"stop", "hook"},       {"ttl", "until"},
 };
 
 /// A node of a majority that lost its memory waits twice the longest ttl before it votes again; the
@@ -52,17 +54,6 @@ Token token_from(const SourcedValue& given) {
   // A token allows a release, so not even a damaged one belongs in a log.
   if (const auto fault = token_fault(given.text)) given.refuse("the token " + *fault);
   return Token{given.text};
-}
-
-bool stop_on_loss_from(const SourcedValue& given) {
-  if (given.text == "stop" || given.text == "ignore") return given.text == "stop";
-  given.refuse(in_quotes(given.text) + " is neither stop nor ignore");
-}
-
-std::string reason_from(const SourcedValue& given) {
-  std::string line = line_from(given, "the reason");
-  if (line == given.text) return line;
-  given.refuse("the reason is more than one line, or longer than 200 bytes");
 }
 
 template <typename Value>
@@ -120,8 +111,10 @@ class Resolver {
     if (std::holds_alternative<QuorumTarget>(settings.server)) {
       constexpr bool is_latch = std::is_same_v<CommandSettings, LatchSettings>;
       if constexpr (!is_latch && requires { settings.ttl; }) {
-        refuse_over(longest_ttl_of_a_quorum, "ttl", settings.ttl,
-                    "dlock renews it while the command runs");
+        constexpr bool is_run = std::is_same_v<CommandSettings, RunSettings>;
+        refuse_over(longest_ttl_of_a_quorum, line_.has("until") ? "until" : "ttl", settings.ttl,
+                    is_run ? "dlock renews it while the command runs"
+                           : "use dlock run or acquire --attach PID, which renew it");
       }
       if constexpr (requires { settings.min_hold; }) {
         refuse_over(longest_min_hold_of_a_quorum, "min-hold", settings.min_hold,
@@ -137,7 +130,7 @@ class Resolver {
   void resolve(RunSettings& settings) const {
     settings.command_argv = command_argv();
     settings.keys = keys_that_are_needed();
-    resolve_claim(settings, false);
+    resolve_claim(settings, false, longest_ttl_of_a_run);
     settings.conflict_exit_code = number("conflict-exit-code", "exit code", 0, 255);
     settings.max_hold = duration("max-hold", milliseconds(1), longest_duration);
     settings.min_hold = duration("min-hold", milliseconds(1), longest_duration);
@@ -155,12 +148,21 @@ class Resolver {
     if (line_.has("signal") && !settings.attach) {
       throw_usage("--signal goes with --attach PID: it is sent to PID");
     }
-    resolve_claim(settings, !settings.attach);
+    settings.until = setting("until", [](const SourcedValue& given) {
+      return moment_from(given, shortest_ttl, longest_ttl);
+    });
+    if (settings.until && settings.attach) {
+      throw_usage("--until is for a lock that expires by itself: --attach holds it until PID ends");
+    }
+    resolve_claim(settings, !settings.attach && !settings.until, longest_ttl);
+    if (settings.until) {
+      settings.ttl = std::chrono::floor<milliseconds>(*settings.until - wall_now());
+    }
     settings.env = line_.has("env");
   }
 
   void resolve(RenewSettings& settings) const {
-    settings.keys = keys_that_are_needed();
+    settings.keys = keys();
     settings.ttl = duration("ttl", shortest_ttl, longest_ttl);
     const auto token = setting("token", token_from);
     if (!token) throw_usage(missing_token);
@@ -184,7 +186,7 @@ class Resolver {
         add_once(settings.keys, key_from({text, "--key", ErrorKind::usage}));
       }
     }
-    if (settings.keys.empty() && settings.patterns.empty()) refuse_without_key();
+    if (of_others && settings.keys.empty() && settings.patterns.empty()) refuse_without_key();
     for (const char* name : {"fence", "reason", "yes"}) {
       if (line_.has(name) && !of_others) {
         throw_usage(option(name).shown() + " goes with --force or --stop");
@@ -343,7 +345,7 @@ class Resolver {
     return line_.has("nonblock") ? milliseconds(0) : wait;
   }
 
-  void resolve_claim(ClaimSettings& settings, bool ttl_is_needed) const {
+  void resolve_claim(ClaimSettings& settings, bool ttl_is_needed, milliseconds most) const {
     settings.wait = wait();
     settings.stop_signal = setting("signal", signal_from).value_or(SIGTERM);
     settings.preempt = line_.has("preempt");
@@ -359,11 +361,11 @@ class Resolver {
     settings.hook = hook();
     if (const auto most = number("limit", "limit", 1, largest_limit)) settings.limit = {*most};
     if (line_.has("shared")) settings.limit = no_limit;
-    const auto ttl = duration("ttl", shortest_ttl, longest_ttl);
+    const auto ttl = duration("ttl", shortest_ttl, most);
     if (!ttl && ttl_is_needed) {
       throw_usage(
-          "missing ttl: only the caller renews a lock of acquire, so choose its lease with -t DUR, "
-          "or have it renewed until this script ends with --attach \"$$\"");
+          "missing ttl: only the caller renews a lock of acquire, so choose its lease with -t DUR "
+          "or --until TIME, or have it renewed until this script ends with --attach \"$$\"");
     }
     settings.ttl = ttl.value_or(usual_ttl);
     settings.owner = setting("owner", checked<Owner, owner_id_fault>);

@@ -28,6 +28,11 @@ struct ServerSettings {
   std::vector<std::string> warnings;  ///< one line each, for stderr; without passwords
 
   Target server = LocalTarget{};
+  /// The place that names the server: `DLOCK_SERVER`, `/etc/dlock.conf:3`; empty: the command line,
+  /// or nothing.
+  std::string server_place{};
+  /// The line of the host's file that names another server, if the user's file has named this one.
+  std::string overridden_place{};
   bool server_is_default = false;  ///< no server was configured: `local:` is used, with a notice
   std::string prefix = "dlock:";   ///< of every key and channel on the server
   int replicas = 0;                ///< number of replicas that must have a lock before it counts
@@ -70,17 +75,20 @@ struct RunSettings : ClaimSettings {
 };
 
 struct AcquireSettings : ClaimSettings {
-  std::optional<pid_t> attach;  ///< a positive number, not checked yet
+  std::optional<WallTime> until;  ///< when the lease expires; `ttl` is the time from now to it
+  std::optional<pid_t> attach;    ///< a positive number, not checked yet
   bool json = false;
   bool env = false;  ///< never true with `json`
 };
 
+/// Without keys, all keys of the token are renewed.
 struct RenewSettings : LockSettings {
   Token token;
   std::optional<milliseconds> ttl;  ///< nothing: the ttl of the grant
   bool json = false;
 };
 
+/// Without keys, all keys of the token are released.
 struct ReleaseSettings : LockSettings {
   /// Not set with `evict` or `stop`. Empty if a script passes on the output of an acquire that
   /// failed.

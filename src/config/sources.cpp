@@ -12,6 +12,7 @@
 
 #include "base/duration.hpp"
 #include "base/fd.hpp"
+#include "base/moment.hpp"
 #include "base/text.hpp"
 #include "config/secrets.hpp"
 
@@ -224,6 +225,22 @@ milliseconds duration_from(const SourcedValue& given, milliseconds least, millis
   return *span;
 }
 
+WallTime moment_from(const SourcedValue& given, milliseconds least, milliseconds most) {
+  const auto now = wall_now();
+  const auto moment = parse_moment(given.text, now);
+  if (!moment) {
+    given.refuse("invalid time " + in_quotes(given.text) +
+                 " (examples: 17:00, 2026-11-29T17:00, 2026-11-29T16:00Z)");
+  }
+  if (*moment < now + least) given.refuse(in_quotes(given.text) + " has passed");
+  if (*moment > now + most) {
+    const auto days = std::chrono::floor<std::chrono::days>(most).count();
+    given.refuse(in_quotes(given.text) + " is more than " + std::to_string(days) +
+                 " days from now");
+  }
+  return *moment;
+}
+
 long long number_from(const SourcedValue& given, const std::string& what, long long low,
                       long long high) {
   const auto number = parse_number(given.text, low, high);
@@ -262,6 +279,17 @@ std::string line_from(const SourcedValue& given, const std::string& what) {
   if (line.size() > longest_line) line.resize(longest_line);
   while (!is_utf8(line)) line.pop_back();
   return line;
+}
+
+bool stop_on_loss_from(const SourcedValue& given) {
+  if (given.text == "stop" || given.text == "ignore") return given.text == "stop";
+  given.refuse(in_quotes(given.text) + " is neither stop nor ignore");
+}
+
+std::string reason_from(const SourcedValue& given) {
+  std::string line = line_from(given, "the reason");
+  if (line == given.text) return line;
+  given.refuse("the reason is more than one line, or longer than 200 bytes");
 }
 
 std::string prefix_from(const SourcedValue& given) {

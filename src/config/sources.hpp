@@ -83,6 +83,9 @@ class Sources {
 /// A duration in [least, most].
 milliseconds duration_from(const SourcedValue& given, milliseconds least, milliseconds most);
 
+/// A moment that is between `least` and `most` from now; parse_moment() has its forms.
+WallTime moment_from(const SourcedValue& given, milliseconds least, milliseconds most);
+
 /// A number in [low, high]; `what` names it in the message.
 long long number_from(const SourcedValue& given, const std::string& what, long long low,
                       long long high);
@@ -95,6 +98,12 @@ int status_fd_from(const SourcedValue& given);
 
 /// The first line of a text that other users will see, of at most 200 bytes; `what` names it.
 std::string line_from(const SourcedValue& given, const std::string& what);
+
+/// A reason for an eviction, which must be one such line.
+std::string reason_from(const SourcedValue& given);
+
+/// `stop` or `ignore`.
+bool stop_on_loss_from(const SourcedValue& given);
 
 std::string prefix_from(const SourcedValue& given);
 

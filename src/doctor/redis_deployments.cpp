@@ -296,9 +296,9 @@ Diagnosis diagnose(const SentinelTarget& target, DoctorOptions options, const Op
   for (const Endpoint& each : target.sentinels) {
     sentinels.push_back(examine_sentinel(each, target.master_name));
   }
-  Diagnosis diagnosis{
-      deployment_name("sentinel", target.sentinels) + "/" + escaped(target.master_name),
-      best_effort, check_sentinels(sentinels, options)};
+  Diagnosis diagnosis{deployment_name("sentinel", target.sentinels, target.master.tls.has_value()) +
+                          "/" + escaped(target.master_name),
+                      best_effort, check_sentinels(sentinels, options)};
   for (const SentinelFacts& each : sentinels) {
     const auto named = announced(each.host, each.port);
     if (!named) continue;
@@ -312,8 +312,9 @@ Diagnosis diagnose(const SentinelTarget& target, DoctorOptions options, const Op
 Diagnosis diagnose(const ClusterTarget& target, DoctorOptions options, const OpenStore&) {
   options.topology = Topology::cluster;
   const ClusterFacts cluster = examine_cluster(target.seeds, options.prefix);
-  Diagnosis diagnosis{deployment_name("cluster", target.seeds), best_effort,
-                      check_cluster(cluster)};
+  Diagnosis diagnosis{
+      deployment_name("cluster", target.seeds, target.seeds.front().tls.has_value()), best_effort,
+      check_cluster(cluster)};
   std::vector<std::pair<std::string, Findings>> masters;
   for (const auto& [master, scratch] : cluster.masters) {
     masters.emplace_back(master.address(), check_server(examine_server(master, options, scratch)));

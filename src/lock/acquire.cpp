@@ -43,8 +43,9 @@ class Acquisition {
         claims_(std::move(claims)),
         options_(options),
         listener_(listener),
-        wait_end_(options.wait ? later(BootClock::now(), *options.wait) : never),
-        outage_(listener, options.reached, wait_end_ != never) {}
+        wait_end_(std::min(options.wait ? later(BootClock::now(), *options.wait) : never,
+                           options.give_up_at)),
+        outage_(listener, options.reached, options.wait.has_value()) {}
 
   Acquired run();
 
@@ -106,7 +107,7 @@ Acquired Acquisition::run() {
     }
     leave();
     // dlock never asks again with a released token, because the engine may remember it as released.
-    const Token token = new_token(claims_.front().owner);
+    const Token token = new_token(claims_.front().owner, claims_.size());
     for (Claim& claim : claims_) claim.token = token;
     if (again_at_ > BootClock::now() && sleep_until(again_at_, options_.cancel_fd)) {
       return Interrupted{outage_.reached()};

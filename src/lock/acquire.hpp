@@ -50,6 +50,7 @@ struct AcquireOptions {
   bool preempt = false;
   /// The server has answered an earlier part of the same wait, see Interrupted.
   bool reached = false;
+  Deadline give_up_at = never;  ///< ends the wait, too
 };
 
 /// Acquires all of `claims` or none, in byte order of their keys, so that two users of the same

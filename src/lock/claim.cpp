@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "base/duration.hpp"
 #include "base/random.hpp"
 #include "base/text.hpp"
 
@@ -102,9 +103,17 @@ Claim claim_named(const LockKey& key, const Token& token) {
   return claim;
 }
 
-Token new_token(const Owner& owner) {
+Token new_token(const Owner& owner, std::size_t keys) {
   constexpr std::size_t bytes_of_a_token = 16;
-  return Token{owner.text + ":" + random_hex(bytes_of_a_token)};
+  const std::string count = keys == 1 ? "" : "." + std::to_string(keys);
+  return Token{owner.text + ":" + random_hex(bytes_of_a_token) + count};
+}
+
+std::size_t keys_of(const Token& token) {
+  const std::string own = token.text.substr(token.text.rfind(':') + 1);
+  const auto dot = own.find('.');
+  if (dot == std::string::npos) return 1;
+  return static_cast<std::size_t>(parse_number(own.substr(dot + 1), 1, INT_MAX).value_or(1));
 }
 
 Owner owner_in(const Token& token) { return Owner{token.text.substr(0, token.text.rfind(':'))}; }

@@ -44,13 +44,15 @@ std::optional<std::string> owner_id_fault(std::string_view text);
 
 /// Identifies one hold: the owner and 128 random bits. The client makes it before its first
 /// request, so that every request can be repeated. Any client that has the token may renew and
-/// release.
+/// release. The token of several keys ends in their number: `OWNER:BITS.3`.
 struct Token {
   std::string text;
   auto operator<=>(const Token&) const = default;
 };
 
-Token new_token(const Owner& owner);
+Token new_token(const Owner& owner, std::size_t keys = 1);
+/// The number of keys for which new_token() made `token`.
+std::size_t keys_of(const Token& token);
 /// The owner for which new_token() made `token`. If the token re-entered a hold, this is an owner
 /// below the owner of that hold.
 Owner owner_in(const Token& token);

@@ -86,8 +86,8 @@ bool takes_a_line(int fd, Deadline until) {
   return poll_until(reader, until) > 0;
 }
 
-Log::Log(bool quiet, bool verbose, const std::vector<LockKey>& keys)
-    : quiet_(quiet), verbose_(verbose) {
+Log::Log(bool quiet, bool verbose, const std::vector<LockKey>& keys, std::string server_place)
+    : quiet_(quiet), verbose_(verbose), server_place_(std::move(server_place)) {
   for (const LockKey& key : keys) keys_.push_back(escaped(key.text));
 }
 
@@ -98,6 +98,13 @@ std::string Log::with_key(const std::string& text) const {
 }
 
 void Log::error(const std::string& text) const { write_line(Priority::error, with_key(text)); }
+
+void Log::error(const Error& error) const {
+  const bool is_of_server =
+      error.kind() == ErrorKind::unavailable || error.kind() == ErrorKind::denied;
+  const bool has_place = is_of_server && !server_place_.empty();
+  this->error(error.what() + (has_place ? " (server from " + server_place_ + ")" : std::string()));
+}
 
 void Log::warning(const std::string& text) const { write_line(Priority::warning, text); }
 

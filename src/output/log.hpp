@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/error.hpp"
 #include "lock/claim.hpp"
 
 namespace dlock {
@@ -18,12 +19,16 @@ bool takes_a_line(int fd, Deadline until = {});
 /// line begins with its priority (sd-daemon(3)). If nobody reads stderr for a second, the log drops
 /// lines other than errors, because a lock may have been granted meanwhile. Many dlocks write to
 /// one log, so an error or a notice contains one of the `keys` or begins with all of them.
+/// `server_place` is the place that names the server, for the errors of a server that is not
+/// reached or refuses; empty: the command line.
 class Log {
  public:
-  Log(bool quiet, bool verbose, const std::vector<LockKey>& keys = {});
+  Log(bool quiet, bool verbose, const std::vector<LockKey>& keys = {},
+      std::string server_place = {});
 
   bool quiet() const { return quiet_; }
   void error(const std::string& text) const;    ///< always
+  void error(const Error& error) const;         ///< always
   void warning(const std::string& text) const;  ///< also with -q
   void notice(const std::string& text) const;   ///< unless -q
   void detail(const std::string& text) const;   ///< with -v
@@ -34,6 +39,7 @@ class Log {
   bool quiet_;
   bool verbose_;
   std::vector<std::string> keys_;  ///< escaped
+  std::string server_place_;
 };
 
 /// Writes all of `text`; false, with errno, if that fails.

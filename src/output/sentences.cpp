@@ -197,6 +197,15 @@ std::string predecessor_text(const LockKey& key, const Predecessor& predecessor)
          human_duration(predecessor.left);
 }
 
+std::string token_holds_text(std::size_t held, std::size_t keys, const std::string& where) {
+  if (held == 0) {
+    return "this token holds nothing at " + where +
+           ": it was released or evicted, or its lease has expired";
+  }
+  return "this token held only " + std::to_string(held) + " of its " + std::to_string(keys) +
+         " keys at " + where + ": the others were released or evicted, or their lease has expired";
+}
+
 std::string lost_text(const LockKey& key, const std::string& reason) {
   return "lost " + escaped(key.text) + ": " + reason;
 }

@@ -41,6 +41,9 @@ std::string not_held_by_token_text(const LockKey& key, const std::optional<Who>&
 /// `nightly was taken from its holder, evicted by ...: that command may run for 20s more`.
 std::string predecessor_text(const LockKey& key, const Predecessor& predecessor);
 
+/// `this token held only 1 of its 2 keys at SERVER: …`, for a client that names no keys.
+std::string token_holds_text(std::size_t held, std::size_t keys, const std::string& where);
+
 /// `lost nightly: REASON`.
 std::string lost_text(const LockKey& key, const std::string& reason);
 

@@ -242,7 +242,7 @@ class ClusterRouter::RoutedCall {
 ClusterRouter::ClusterRouter(std::vector<Endpoint> seeds, RedisStoreOptions options)
     : options_(std::move(options)),
       login_(seeds.front()),
-      name_(deployment_name("cluster", seeds)) {
+      name_(deployment_name("cluster", seeds, seeds.front().tls.has_value())) {
   options_.may_move = true;
   for (const Endpoint& seed : seeds) seeds_.push_back({seed.host, seed.port});
 }

@@ -18,8 +18,9 @@ Endpoint endpoint_at(const Endpoint& like, const NodeAddress& address) {
   return endpoint;
 }
 
-std::string deployment_name(const std::string& kind, const std::vector<Endpoint>& servers) {
-  const std::string scheme = servers.front().tls ? "rediss" : "redis";
+std::string deployment_name(const std::string& kind, const std::vector<Endpoint>& servers,
+                            bool tls) {
+  const std::string scheme = tls ? "rediss" : "redis";
   return scheme + "+" + kind + "://" +
          joined(servers, ",", [](const Endpoint& each) { return each.address(); });
 }

@@ -34,7 +34,8 @@ std::optional<NodeAddress> announced(std::string_view host, std::string_view por
 
 /// `redis+cluster://n1:6379,n2:6379`: the name of several servers that form one engine, for people.
 /// `kind` is `cluster` or `sentinel`. Escaped, without credentials.
-std::string deployment_name(const std::string& kind, const std::vector<Endpoint>& servers);
+std::string deployment_name(const std::string& kind, const std::vector<Endpoint>& servers,
+                            bool tls);
 
 /// Finds the server of a connection, anew for each link: the one at a fixed address, or the master
 /// that sentinels name, by Redis' client guidelines. It asks the sentinels in turn, each for its

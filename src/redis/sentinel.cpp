@@ -13,7 +13,8 @@ EndpointResolver::EndpointResolver(std::vector<Endpoint> sentinels, std::string 
     : sentinels_(std::move(sentinels)),
       master_name_(std::move(master_name)),
       server_(std::move(master)),
-      name_(deployment_name("sentinel", sentinels_) + "/" + escaped(master_name_)) {}
+      name_(deployment_name("sentinel", sentinels_, server_.tls.has_value()) + "/" +
+            escaped(master_name_)) {}
 
 Endpoint EndpointResolver::find(const CallOptions& call_options) {
   /// After this time the resolver asks the next sentinel.

@@ -165,6 +165,65 @@ TEST_CASE("acquire: a wrong or old token releases nothing") {
   });
 }
 
+TEST_CASE("renew, release: without a key all keys of the token, and no other token's") {
+  on_each_engine([](const Place& place) {
+    const auto token = place.acquired("a", {"-k", "b", "--owner", "ci"});
+    const auto other = place.acquired("c", {"--owner", "ci"});
+    const auto renewed = place.dlock({"renew", "--token", token, "-t", "1h", "--json"});
+    CHECK(renewed.exit_code == 0);
+    CHECK(count_lines(renewed.out) == 2);
+    CHECK(place.state("b")["holders"][0]["lease_left_ms"] > 120'000);
+    CHECK(place.state("c")["holders"][0]["lease_left_ms"] <= 60'000);
+
+    ProcessOptions options;
+    options.env["DLOCK_TOKEN"] = token;
+    check_quiet(place.dlock({"release"}, options));
+    CHECK(place.is_free("a"));
+    CHECK(place.is_free("b"));
+    CHECK(!place.is_free("c"));
+    const auto again = place.dlock({"release"}, options);
+    CHECK(again.exit_code == 79);
+    CHECK(again.err.starts_with("dlock: this token holds nothing at "));
+    check_quiet(place.dlock({"release", "--token", other}));
+  });
+}
+
+TEST_CASE("renew, release: without a key a hold inside another one is found") {
+  on_each_engine([](const Place& place) {
+    const auto result = place.shell(R"sh("$D" acquire -k a -t 1m --env >env && . ./env &&
+        export DLOCK_OWNER && T=$("$D" acquire -k a -t 1m) && "$D" renew --token "$T" && "$D" release --token "$T" &&
+        ! "$D" inspect -q free && "$D" inspect -q a && "$D" release --token "$DLOCK_TOKEN" &&
+        ! "$D" inspect -q a && echo done)sh");
+    CHECK(result.out == "done\n");
+  });
+}
+
+TEST_CASE("renew, release: without a key a key that was lost meanwhile is noticed") {
+  on_each_engine([](const Place& place) {
+    const auto token = place.acquired("a", {"-k", "b"});
+    CHECK(place.dlock({"release", "--force", "a"}).exit_code == 0);
+    for (const std::string command : {"renew", "release"}) {
+      const auto result = place.dlock({command, "--token", token});
+      CHECK(result.exit_code == 79);
+      CHECK(holds(result.err, "dlock: this token held only 1 of its 2 keys at "));
+      CHECK(place.is_free("b") == (command == "release"));
+    }
+  });
+}
+
+TEST_CASE("release: in a trap a lost lock does not hide the exit code of the script") {
+  on_each_engine([](const Place& place) {
+    for (const std::string shell : {"sh", "bash"}) {
+      const auto result = place.shell(shell + R"sh( -euc 'TOKEN=$("$D" acquire -k a -k b -t 1m)
+          trap "\"$D\" release -q --token \"$TOKEN\" || true" EXIT
+          "$D" release -q --force a b
+          exit 3')sh");
+      CHECK(result.exit_code == 3);
+      CHECK(is_one_message(result.err));
+    }
+  });
+}
+
 TEST_CASE("renew: without -t by the ttl of the grant, with -t by that") {
   on_each_engine([](const Place& place) {
     const auto token = place.acquired("a");

@@ -134,6 +134,47 @@ TEST_CASE("settings: the file in the home directory is found") {
   check_message(dlock({"run", "-k", "a", "--", "true"}, options), 75);
 }
 
+TEST_CASE("settings: what named a server that is not reached is told, unless it is a flag") {
+  const Place place(Engine::local);
+  const std::string file = place.dir() / "dlock.conf";
+  write_file(file, "# where\nserver = redis://127.0.0.1:1\n");
+  const auto ran = [](const std::vector<std::string>& flags, const ProcessOptions& options) {
+    std::vector<std::string> words{"inspect", "a"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    return dlock(words, options);
+  };
+  check_says(ran({"--config", file}, {}), 69, " (server from " + file + ":2)\n");
+  check_says(ran({}, {.env = {{"DLOCK_SERVER", "redis://127.0.0.1:1"}}}), 69,
+             " (server from DLOCK_SERVER)\n");
+  const auto by_flag = ran({"--server", "redis://127.0.0.1:1"}, {});
+  CHECK(by_flag.exit_code == 69);
+  CHECK(!holds(by_flag.err, "server from"));
+  const auto released = dlock({"release", "a", "--token", "T", "--config", file});
+  check_says(released, 69, " (server from " + file + ":2)\n");
+  CHECK(holds(ran({"-v", "--config", file}, {}).err, "dlock: server from " + file + ":2\n"));
+  CHECK(holds(dlock({"doctor", "--config", file}).out, "from " + file + ":2\n"));
+}
+
+TEST_CASE("settings: a user's file that names another server than the host's is warned of") {
+  const auto result = in_own_world(
+      R"(mkdir -p /root/etc /root/home/.config && cp -r /etc/. /root/etc 2>/root/err
+         mount --bind /root/etc /etc && echo server=local: >/etc/dlock.conf
+         echo server=local:/root >/root/home/.config/dlock.conf
+         HOME=/root/home "$D" doctor | grep source
+         HOME=/root/home "$D" inspect -v 2>&1 | grep from
+         echo server=local: >/root/home/.config/dlock.conf
+         HOME=/root/home "$D" doctor | grep source)");
+  if (!result) return;
+  const auto lines = lines_of(result->out);
+  REQUIRE(lines.size() == 3);
+  const std::string source =
+      "from /root/home/.config/dlock.conf:1, which overrides the server of /etc/dlock.conf:1";
+  CHECK(lines[0].starts_with("warning "));
+  CHECK(holds(lines[0], source));
+  CHECK(lines[1] == "dlock: server " + source);
+  CHECK(lines[2].starts_with("ok "));
+}
+
 TEST_CASE("settings: --prefix starts every key in Redis") {
   const Place place(Engine::redis);
   CHECK(place.dlock({"acquire", "a", "-t", "1m", "--prefix", "mine:"}).exit_code == 0);

@@ -216,6 +216,32 @@ TEST_CASE("tls: sentinel and master prove themselves, and a master that cannot i
   CHECK(no_sentinel.exit_code == 77);
 }
 
+TEST_CASE("tls: --sentinel-tls separates sentinels from their master") {
+  const TlsRedis master;
+  const RedisServer plain_master({.tcp = true});
+  const auto monitor = [](int port) {
+    return "sentinel monitor locks 127.0.0.1 " + std::to_string(port) + " 1";
+  };
+  const RedisServer plain_sentinel(
+      {.tcp = true, .sentinel = true, .config = {monitor(master.server.tls_port())}});
+  const RedisServer tls_sentinel = sentinel_for(master, plain_master.port());
+  const auto ran = [&](const std::string& url, std::map<std::string, std::string> variables) {
+    variables["DLOCK_TLS_CA"] = master.ca.file();
+    variables["DLOCK_SERVER"] = url;
+    return dlock({"run", "-n", "-k", "k", "--", "echo", "ran"}, {.env = variables});
+  };
+  const std::string in_plain =
+      "+sentinel://127.0.0.1:" + std::to_string(plain_sentinel.port()) + "/locks";
+  const std::string under_tls =
+      "+sentinel://127.0.0.1:" + std::to_string(tls_sentinel.tls_port()) + "/locks";
+  check_says(ran("rediss" + in_plain, {}), 69, "rediss://127.0.0.1:");
+  CHECK(ran("rediss" + in_plain, {{"DLOCK_SENTINEL_TLS", "off"}}).out == "ran\n");
+  CHECK(master.server.command({"EXISTS", "dlock:{k}:fence"}).number == 1);
+  check_says(ran("redis" + under_tls, {}), 69, "redis://127.0.0.1:");
+  CHECK(ran("redis" + under_tls, {{"DLOCK_SENTINEL_TLS", "on"}}).out == "ran\n");
+  CHECK(plain_master.command({"EXISTS", "dlock:{k}:fence"}).number == 1);
+}
+
 TEST_CASE("tls: a CA that is just being replaced ends no waiter behind Sentinel") {
   const TlsRedis master;
   const RedisServer sentinel = sentinel_for(master, master.server.tls_port());

@@ -196,6 +196,25 @@ TEST_OF_ENGINES("a renewal gives the lease of the grant, or the one it asks for,
   CHECK(*state_of(*store, "k").holders.at(0).lease_left <= claim.ttl);
 }
 
+TEST_OF_ENGINES("a lease of 31 days is granted, renewed and shown, whoever has left meanwhile") {
+  Engine engine;
+  if (engine.by_majority()) return;  // it grants a minute at most
+  constexpr milliseconds month = std::chrono::days(31), day = std::chrono::days(1);
+  const auto other = engine.open();
+  const Claim claim = taken(*engine.open(), claim_on("k", month));
+  const auto left = [&] { return *state_of(*other, "k").holders.at(0).lease_left; };
+  CHECK(left() > month - day);
+  CHECK(left() <= month);
+  const Refusal refusal = refused(*other, claim_on("k"));
+  CHECK(refusal.ask_again_in > month - day);
+  CHECK(engine.open()->renew(claim_named(claim.key, claim.token), {.ttl = day}, soon()).grant);
+  CHECK(left() <= day);
+  CHECK(engine.open()->renew(claim_named(claim.key, claim.token), {.ttl = month}, soon()).grant);
+  CHECK(left() > month - day);
+  CHECK(release(*engine.open(), claim) == Released::yes);
+  CHECK(state_of(*other, "k").holders.empty());
+}
+
 TEST_OF_ENGINES("an owner below the holder enters its hold, and shares its fence") {
   Engine engine;
   const auto store = engine.open();

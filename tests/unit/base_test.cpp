@@ -1,6 +1,8 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <cstdlib>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <string>
@@ -10,6 +12,7 @@
 #include "base/duration.hpp"
 #include "base/endpoint.hpp"
 #include "base/error.hpp"
+#include "base/moment.hpp"
 #include "base/random.hpp"
 #include "base/text.hpp"
 #include "base/wait.hpp"
@@ -156,6 +159,33 @@ TEST_CASE("a random span is any within its bound, the bound included") {
 
 TEST_CASE("a moment is written as ISO 8601 in UTC, with milliseconds") {
   CHECK(iso8601(WallTime(microseconds(1'767'323'045'678'901))) == "2026-01-02T03:04:05.678Z");
+}
+
+TEST_CASE("a moment is read from ISO 8601, in UTC, with an offset or by the local clock") {
+  const char* zone = std::getenv("TZ");
+  const std::optional<std::string> before = zone ? std::optional(zone) : std::nullopt;
+  setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3", 1);
+  const auto now = *parse_moment("2026-11-29T15:00:20Z", {});
+  const auto read = [&](const std::string& text) {
+    const auto moment = parse_moment(text, now);
+    return moment ? iso8601(*moment) : "none";
+  };
+  CHECK(read("2026-11-29T17:00") == "2026-11-29T16:00:00.000Z");
+  CHECK(read("2026-07-29T17:00:05") == "2026-07-29T15:00:05.000Z");
+  CHECK(read("2026-11-29T17:00Z") == "2026-11-29T17:00:00.000Z");
+  CHECK(read("2026-11-29T17:00:05.678Z") == "2026-11-29T17:00:05.000Z");
+  CHECK(read("2026-11-29T17:00-02:30") == "2026-11-29T19:30:00.000Z");
+  CHECK(read("2026-11-29T17:00:00+0100") == "2026-11-29T16:00:00.000Z");
+  CHECK(read("17:00") == "2026-11-29T16:00:00.000Z");
+  CHECK(read("16:00:30") == "2026-11-29T15:00:30.000Z");
+  CHECK(read("16:00") == "2026-11-30T15:00:00.000Z");  // tomorrow
+  CHECK(read("00:00") == "2026-11-29T23:00:00.000Z");
+  for (const char* bad : {"", "soon", "17", "25:00", "17:60", "17:00x", "17:00Z", "2026-11-29",
+                          "2026-02-30T17:00", "2026-11-29T17:00+", "2026-11-29T17:00Zulu"}) {
+    CAPTURE(bad);
+    CHECK(read(bad) == "none");
+  }
+  before ? setenv("TZ", before->c_str(), 1) : unsetenv("TZ");
 }
 
 TEST_CASE("a password that cannot be read fails one login, and the next one takes the last") {

@@ -79,6 +79,8 @@ TEST_CASE("--compat refuses what no layout has room for") {
   refuses({"run", "--server", "zk://z1", "true"}, "live in Redis");
   CHECK(
       place.usage_error(on_redis({"inspect", "--compat", "redis-py"})).starts_with("missing key"));
+  CHECK(place.usage_error(on_redis({"release", "--token", "t", "--compat", "redis-py"})) ==
+        "missing key: dlock release --compat LAYOUT -k KEY");
 }
 
 TEST_CASE("--compat goes with several servers where its library does so") {

@@ -28,7 +28,9 @@ TEST_CASE("the server comes from flag, variable, user's file, system's file") {
   CHECK_FALSE(place.resolve<InspectSettings>({"inspect"}).server_is_default);
   place.user("server = redis://user");
   CHECK(server_of(place.resolve<InspectSettings>({"inspect"})) == "redis://user:6379");
+  CHECK(place.resolve<InspectSettings>({"inspect"}).overridden_place == place.system_file() + ":1");
   place.variables["DLOCK_SERVER"] = "  redis://variable  ";
+  CHECK(place.resolve<InspectSettings>({"inspect"}).overridden_place.empty());
   CHECK(server_of(place.resolve<InspectSettings>({"inspect"})) == "redis://variable:6379");
   CHECK(place.resolve<InspectSettings>(inspect("local:")).server == Target(LocalTarget{}));
   CHECK_FALSE(place.resolve<InspectSettings>(inspect("local:")).server_is_default);

@@ -151,7 +151,8 @@ TEST_CASE("every command but inspect needs a key, and run a command") {
   CHECK(place.usage_error({"run", "-k", "K"}).starts_with("missing command"));
   CHECK(place.usage_error({"run", "-k", "K", "--"}).starts_with("missing command"));
   CHECK(place.usage_error({"acquire", "-t", "1"}) == "missing key: dlock acquire -k KEY");
-  CHECK(place.usage_error({"renew"}) == "missing key: dlock renew -k KEY");
+  CHECK(place.usage_error({"renew"}).starts_with("missing token"));
+  CHECK(place.usage_error({"release"}).ends_with("what acquire printed, or --force"));
   CHECK(place.usage_error({"release", "--force"}) == "missing key: dlock release -k KEY");
 }
 
@@ -190,6 +191,38 @@ TEST_CASE("the ttl is 100ms to 24h") {
     CHECK(place.usage_error(run({"-t", bad})) ==
           "--ttl: \"" + std::string(bad) + "\" is not between 100ms and 1d00h");
   }
+}
+
+TEST_CASE("the ttl of a lock that its caller renews is 100ms to 31d") {
+  const Surroundings place;
+  CHECK(place.resolve<AcquireSettings>({"acquire", "K", "-t", "31d"}).ttl == 24h * 31);
+  CHECK(place.resolve<RenewSettings>({"renew", "K", "--token", "T", "-t", "31d"}).ttl == 24h * 31);
+  CHECK(place.resolve<DoctorSettings>({"doctor", "-t", "31d"}).ttl == 24h * 31);
+  CHECK(place.usage_error({"acquire", "K", "-t", "32d"}) ==
+        "--ttl: \"32d\" is not between 100ms and 31d00h");
+}
+
+TEST_CASE("acquire takes the time at which its lease expires in place of a ttl") {
+  Surroundings place;
+  place.variables["DLOCK_TTL"] = "1m";
+  const auto until = [](std::chrono::minutes from_now) {
+    return std::vector<std::string>{"acquire", "K", "--until", iso8601(wall_now() + from_now)};
+  };
+  const auto settings = place.resolve<AcquireSettings>(until(120min));
+  CHECK(settings.ttl > 119min);
+  CHECK(settings.ttl <= 120min);
+  CHECK(place.usage_error(until(-1min)).ends_with("Z\" has passed"));
+  CHECK(place.usage_error(until(24h * 31 + 1min)).ends_with("Z\" is more than 31 days from now"));
+  CHECK(place.usage_error({"acquire", "K", "--until", "soon"})
+            .starts_with("--until: invalid time \"soon\" (examples: 17:00, "));
+  CHECK(place.usage_error({"acquire", "K", "--until", "17:00", "-t", "1m"}) ==
+        "--ttl and --until exclude each other");
+  CHECK(place.usage_error({"acquire", "K", "--until", "17:00", "--attach", "1"})
+            .starts_with("--until is for a lock that expires by itself"));
+  place.variables["DLOCK_SERVER"] = "redis://a redis://b redis://c";
+  CHECK(place.usage_error(until(120min)) ==
+        "--until: at most 1m00s on a majority of servers; use dlock run or acquire --attach PID, "
+        "which renew it");
 }
 
 TEST_CASE("acquire must be told a ttl, by flag, variable or file") {

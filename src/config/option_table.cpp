@@ -152,6 +152,13 @@ constexpr Wording wordings[] = {
     {Command::doctor, "q", "print nothing; the exit code tells"},
 };
 
+constexpr Exclusion exclusion_table[] = {
+    {"json", "env"},        {"json", "acl"},     {"schema", "json"},   {"schema", "acl"},
+    {"watch", "q"},         {"metrics", "json"}, {"metrics", "watch"}, {"force", "token"},
+    {"state", "state-key"}, {"stop", "force"},   {"stop", "token"},    {"force", "hook"},
+    {"stop", "hook"},       {"ttl", "until"},
+};
+
 bool is_spelled(const Option& option, std::string_view text) {
   if (text == option.alias) return true;
   if (text.starts_with("--")) return *option.name != '\0' && text.substr(2) == option.name;
@@ -176,6 +183,8 @@ const char* Option::help_for(Command command) const {
   }
   return help;
 }
+
+std::span<const Exclusion> exclusions() { return exclusion_table; }
 
 std::span<const Option> options() { return option_table; }
 

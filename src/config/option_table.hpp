@@ -98,6 +98,13 @@ struct Option {
   const char* help_for(Command command) const;
 };
 
+/// The names of two options that exclude each other.
+struct Exclusion {
+  const char* one;
+  const char* other;
+};
+std::span<const Exclusion> exclusions();
+
 /// All options, the most common first.
 std::span<const Option> options();
 

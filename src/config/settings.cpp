@@ -29,13 +29,6 @@ constexpr milliseconds usual_ttl = std::chrono::seconds(30);
 /// In the order of LatchVerb.
 constexpr char latch_verbs[][7] = {"open", "arrive", "wait"};
 
-constexpr char exclusions[][2][10] = {
-    {"json", "env"},        {"json", "acl"},     {"schema", "json"},   {"schema", "acl"},
-    {"watch", "q"},         {"metrics", "json"}, {"metrics", "watch"}, {"force", "token"},
-    {"state", "state-key"}, {"stop", "force"},   {"stop", "token"},    {"force", "hook"},
-    {"stop", "hook"},       {"ttl", "until"},
-};
-
 /// A node of a majority that lost its memory waits twice the longest ttl before it votes again; the
 /// majority may forget anything that lasts longer.
 constexpr milliseconds longest_ttl_of_a_quorum = std::chrono::seconds(60);
@@ -68,7 +61,7 @@ class Resolver {
       : line_(line), command_(*line.command), sources_(line, environment, system_file) {}
 
   Settings resolve() const {
-    for (const auto& [one, other] : exclusions) {
+    for (const auto& [one, other] : exclusions()) {
       if (!line_.has(one) || !line_.has(other)) continue;
       throw_usage(option(one).shown() + " and " + option(other).shown() + " exclude each other");
     }
@@ -349,13 +342,10 @@ class Resolver {
     settings.wait = wait();
     settings.stop_signal = setting("signal", signal_from).value_or(SIGTERM);
     settings.preempt = line_.has("preempt");
-    if (settings.preempt && settings.wait == milliseconds(0)) {
-      throw_usage(
-          "--preempt goes with waiting, not with -n or -w 0: the holder needs time to stop");
-    }
     settings.latest = line_.has("latest");
-    if (settings.latest && settings.wait == milliseconds(0)) {
-      throw_usage("--latest goes with waiting, not with -n or -w 0: a newer one ends the wait");
+    for (const char* name : {"preempt", "latest"}) {
+      if (!line_.has(name) || settings.wait != milliseconds(0)) continue;
+      throw_usage(option(name).shown() + " goes with waiting, not with -n or -w 0");
     }
     settings.label = label(settings);
     settings.hook = hook();

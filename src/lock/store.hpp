@@ -83,9 +83,9 @@ enum class ReleaseMode {
 /// The options of a release.
 struct ReleaseOptions {
   ReleaseMode mode = ReleaseMode::normal;
-  std::optional<int> exit_code{};  ///< of the command, for LastGrant
   /// Another store of this engine has renewed the hold: its requests may arrive after this one.
   bool renewed_elsewhere = false;
+  std::optional<int> exit_code{};  ///< of the command, for LastGrant
 };
 
 /// The result of a release. `evicted_by` is set for an evicted hold, if the engine knows.

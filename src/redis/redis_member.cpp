@@ -90,7 +90,7 @@ class RedisMember::Client final : public RedisClient {
     // Only an acquire depends on the recorded process; replies to other operations stay valid.
     if (run.arguments.front() != "acquire") return reply;
     if (reply_text(reply, 0) == "granted" && standing.quarantined_for > milliseconds(0)) {
-      run_beside(run, {"release", run.arguments[1], "", "0", "1", "0"}, call_options);
+      run_beside(run, {"release", run.arguments[1], "", "-", "0", "1", "0"}, call_options);
     }
     // The request is also repeated to subscribe again: the requests in between have ended the
     // subscription.

@@ -154,6 +154,9 @@ class TableSide final : public WaiterNotifier {
     now_ = ServerNow{clock, member_ ? guard(clock) : microseconds(0), member_};
     words_.clear();
     const Token token{token_name(step.token)};
+    const HoldEntry* before = table_.stored.find_hold(token);
+    const bool handed_over = before != nullptr && before->flag == Flag::provisional &&
+                             left_of(*before, clock) > microseconds(0);
     switch (step.op) {
       case Op::acquire:
         acquire(step);
@@ -162,7 +165,7 @@ class TableSide final : public WaiterNotifier {
         const auto ttl = step.flag_a ? std::nullopt : std::optional(milliseconds(step.ttl_ms));
         const auto lease = table_.renew(token, ttl, now_, *this, brought(step));
         if (lease) {
-          answer_renewed(*lease, *table_.stored.find_hold(token));
+          answer_renewed(*lease, *table_.stored.find_hold(token), handed_over);
         } else {
           answer_not_held("gone", token);
         }
@@ -171,7 +174,7 @@ class TableSide final : public WaiterNotifier {
       case Op::rejoin: {
         const auto granted = table_.rejoin(claim_of(step), *brought(step), now_, *this);
         if (granted) {
-          answer_renewed(granted->lease, *table_.stored.find_hold(token));
+          answer_renewed(granted->lease, *table_.stored.find_hold(token), handed_over);
         } else {
           answer_not_held("gone", token);
         }
@@ -282,7 +285,9 @@ class TableSide final : public WaiterNotifier {
     if (step.fence_us) proposal = Fence{now_.clock.count() + *step.fence_us};
     const auto outcome = table_.acquire(claim_of(step), ask, now_, *this, proposal);
     if (const auto* granted = std::get_if<Granted>(&outcome)) {
-      answer({"granted", number(granted->fence.value)});
+      Words words{"granted", number(granted->fence.value)};
+      append_predecessor(words);
+      answer(words);
       return;
     }
     const Refused& refused = std::get<Refused>(outcome);
@@ -347,10 +352,19 @@ class TableSide final : public WaiterNotifier {
     answer(texts);
   }
 
-  void answer_renewed(milliseconds lease, const HoldEntry& hold) {
+  void append_predecessor(Words& words) const {
+    const auto predecessor = table_.stored.predecessor({now_.clock, now_.clock});
+    if (!predecessor) return;
+    words.push_back(number(predecessor->left.count()));
+    words.push_back(packed_who(predecessor->evicted_by));
+  }
+
+  void answer_renewed(milliseconds lease, const HoldEntry& hold, bool handed_over) {
     Words words{"renewed", number(lease.count()), number(hold.fence.value),
                 number(hold.limit.owners)};
-    if (hold.stop_asked_by) words.push_back(packed_who(*hold.stop_asked_by));
+    words.push_back(hold.stop_asked_by ? packed_who(*hold.stop_asked_by) : "");
+    if (handed_over) append_predecessor(words);
+    if (words.back().empty()) words.pop_back();
     answer(words);
   }
 
@@ -543,7 +557,7 @@ class ScriptSide {
     }
     Words words = run(arguments);
     if (words[0] == "granted") {
-      words.pop_back();
+      words.erase(words.begin() + 2);
       return words;
     }
     if (words[1] == "superseded") {

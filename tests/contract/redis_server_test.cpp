@@ -25,7 +25,7 @@ const std::set<std::string> needed_commands{
     "eval",      "evalsha", "multi", "exec",  "subscribe", "unsubscribe", "publish",
     "exists",    "time",    "get",   "set",   "pexpire",   "pttl",        "hget",
     "hgetall",   "hset",    "hdel",  "hlen",  "zadd",      "zrem",        "zrange",
-    "zrevrange", "zscore",  "zrank", "zcard", "scan"};
+    "zrevrange", "zscore",  "zrank", "zcard", "scan",      "expire",      "append"};
 
 std::vector<std::string> words(std::initializer_list<std::string> first,
                                const std::set<std::string>& rest, const std::string& before) {

@@ -142,7 +142,7 @@ class Twins {
     }
     if (step.kind < 20) {
       const auto mode = step.flag ? ReleaseMode::ignore_floor : ReleaseMode::normal;
-      return rule_.release(token, {mode, step.kind}, now, rule_listeners_) ==
+      return rule_.release(token, {mode, false, step.kind}, now, rule_listeners_) ==
              reference_.release(token, {false, step.flag, {}, step.kind}, server_now,
                                 reference_listeners_);
     }

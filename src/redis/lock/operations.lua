@@ -9,20 +9,21 @@ local function live_values(reply, wanted, most)
   return reply
 end
 
--- Appends the predecessor to a reply if it was evicted, and its lease has not ended.
-local function with_predecessor(reply)
+-- How long the lease of an evicted predecessor lasts, and who evicted it.
+local function predecessor()
   local left, evictor = 0, nil
   for _, hold in pairs(holds) do
     local rest = math.ceil((ends_at(hold) - now) / 1000)
     if not is_live(hold) and hold.who ~= '-' and rest > left then left, evictor = rest, hold.who end
   end
-  if not evictor then return table.concat(reply, ' ') end
-  reply[#reply + 1] = left
-  reply[#reply + 1] = evictor
-  return reply
+  return left, evictor
 end
 
-local function granted(more) return with_predecessor({'granted', holds[token].fence, more}) end
+local function granted(more)
+  local left, evictor = predecessor()
+  if evictor then return {'granted', holds[token].fence, more, left, evictor} end
+  return 'granted ' .. holds[token].fence .. ' ' .. more
+end
 
 local function refused(why, ticket, ahead, more)
   local earliest = earliest_end()
@@ -136,9 +137,11 @@ local function renew()
   local more = tidy()
   local reply = {'renewed', string.format('%.0f', own.lease), own.fence,
     string.format('%.0f', own.limit), more}
-  if at or handed_over then reply[6] = string.sub(stop, 3) end
-  if handed_over then return with_predecessor(reply) end
-  return at and reply or table.concat(reply, ' ')
+  local left, evictor
+  if handed_over then left, evictor = predecessor() end
+  if not at and not evictor then return table.concat(reply, ' ') end
+  reply[6], reply[7], reply[8] = string.sub(stop, 3), left, evictor
+  return reply
 end
 
 local function release()

@@ -94,7 +94,9 @@ struct Holder {
   int servers = 0;  ///< with several servers: how many there are; else 0
 
   /// Whether a dlock runs for the hold, which hears a request to stop.
-  bool hears_requests() const { return library.empty() && !kept && who.via != Via::acquire; }
+  bool hears_requests() const {
+    return library.empty() && !kept && orphan == 0 && who.via != Via::acquire;
+  }
 };
 
 /// One waiter in the queue. `position` counts from 1.

@@ -32,7 +32,8 @@ TEST_CASE("acquire: prints the token alone, and the lock stays when it has left"
 TEST_CASE("acquire: --json, --env and -q") {
   on_each_engine([](const Place& place) {
     const auto object = Json::parse(place.dlock({"acquire", "b", "a", "-t", "1m", "--json"}).out);
-    CHECK(names(object) == std::vector<std::string>{"token", "ttl_ms", "locks"});
+    CHECK(names(object) ==
+          std::vector<std::string>{"token", "owner", "ttl_ms", "waited_ms", "locks"});
     CHECK(object["ttl_ms"] == 60'000);
     CHECK(object["locks"].size() == 2);
     CHECK(names(object["locks"][0]) == std::vector<std::string>{"key", "fence"});
@@ -286,7 +287,7 @@ TEST_CASE("release: --force evicts the holders of all keys that match a pattern,
     place.acquired("build-1", {"--label", "one"});
     place.acquired("build-2", {"--label", "two"});
     place.acquired("other", {"--label", "three"});
-    const auto evicted = place.dlock({"release", "--force", "build-*", "build-1"});
+    const auto evicted = place.dlock({"release", "--force", "--yes", "build-*", "build-1"});
     CHECK(evicted.exit_code == 0);
     CHECK(count_lines(evicted.err) == 2);
     CHECK(holds(evicted.err, "[one]"));

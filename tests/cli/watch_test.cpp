@@ -17,6 +17,7 @@ using Json = nlohmann::ordered_json;
 const std::string second_screen = "\x1b[?1049h";
 const std::string first_screen = "\x1b[?1049l";
 const std::string top = "\x1b[H";
+const std::string never_locked = "a is free; nobody has locked it in the last seven days\n";
 
 std::vector<Json> lines_of(const std::string& text) {
   std::istringstream stream(text);
@@ -48,7 +49,7 @@ TEST_CASE("watch: draws in place on a terminal, anew at its new size, and dies o
     holder.signal(SIGTERM);
     REQUIRE(user.shows("free"));
     user.press("\x03");
-    REQUIRE(user.shows(first_screen + "free"));
+    REQUIRE(user.shows(first_screen + "nightly is free"));
     user.type("echo code-$?");
     CHECK(user.shows("code-130"));
   });
@@ -77,7 +78,7 @@ TEST_CASE("watch: into a pipe a block for each change and none without, till a s
     auto one = place.start({"inspect", "a", "--watch"});
     auto all = place.start({"inspect", "--watch"});
     auto json = place.start({"inspect", "a", "b*", "--watch", "--json"});
-    REQUIRE(eventually([&] { return one.out() == "free\n"; }));
+    REQUIRE(eventually([&] { return one.out() == never_locked; }));
     REQUIRE(eventually([&] { return all.out() == "no locks\n"; }));
     REQUIRE(eventually([&] { return count_lines(json.out()) == 1; }));
     // The grant and the start of the command are two changes, and a fast watch would see both.
@@ -86,7 +87,7 @@ TEST_CASE("watch: into a pipe a block for each change and none without, till a s
     // A server has the pid from the first renewal on.
     REQUIRE(eventually([&] { return place.state("a")["holders"][0].contains("command_pid"); }));
     for (Process* each : {&one, &all, &json}) each->signal(SIGCONT);
-    REQUIRE(eventually([&] { return holds(one.out(), "free\n\na\n  held by "); }));
+    REQUIRE(eventually([&] { return holds(one.out(), never_locked + "\na\n  held by "); }));
     REQUIRE(eventually([&] { return holds(all.out(), "no locks\n\nKEY "); }));
     REQUIRE(eventually([&] { return count_lines(json.out()) == 2; }));
     const auto token = place.acquired("b1");
@@ -102,7 +103,7 @@ TEST_CASE("watch: into a pipe a block for each change and none without, till a s
     // Renewals are not changes. The end of the command is one, before the release.
     CHECK(times(one.out(), "a\n  held by") == 1);
     holder.signal(SIGTERM);
-    REQUIRE(eventually([&] { return holds(one.out(), "\n\nfree\n  last held by "); }));
+    REQUIRE(eventually([&] { return holds(one.out(), "\n\na is free\n  last held by "); }));
     REQUIRE(eventually([&] { return all.out().ends_with("\n\nno locks\n"); }));
     for (Process* each : {&one, &all, &json}) {
       each->signal(SIGTERM);
@@ -117,7 +118,7 @@ TEST_CASE("watch: into a pipe a block for each change and none without, till a s
 TEST_CASE("watch: ends quietly once nobody reads, though nothing changes") {
   on_each_engine([](const Place& place) {
     const auto result = place.shell(R"(("$D" inspect a --watch; echo $? >code) | head -n 1)");
-    CHECK(result.out == "free\n");
+    CHECK(result.out == never_locked);
     CHECK(result.err == "");
     CHECK(eventually([&] { return read_file(place.dir() / "code") == "141\n"; }));
   });
@@ -154,7 +155,7 @@ TEST_CASE("watch: a signal ends it also while its reader stands still, and leave
 TEST_CASE("watch: a server that goes away is one line, and when it is back the watch goes on") {
   const Place place(Engine::redis);
   auto plain = place.start({"inspect", "a", "--watch"});
-  REQUIRE(eventually([&] { return plain.out() == "free\n"; }));
+  REQUIRE(eventually([&] { return plain.out() == never_locked; }));
   Watcher user(place);
   user.type("$D inspect a --watch");
   REQUIRE(user.shows("free"));
@@ -177,7 +178,7 @@ TEST_CASE("watch: an answer that took seconds does not put off the next reading 
   FaultProxy proxy(scene.server.address());
   scene.go_through(proxy.url());
   auto watching = scene.start({"inspect", "a", "--watch"});
-  REQUIRE(eventually([&] { return watching.out() == "free\n"; }));
+  REQUIRE(eventually([&] { return watching.out() == never_locked; }));
   proxy.hold(Direction::replies);
   REQUIRE(eventually([&] { return proxy.held(Direction::replies) > 0; }));
   std::this_thread::sleep_for(milliseconds(3000));

@@ -48,6 +48,26 @@ TEST_CASE("release --force reads patterns among its operands, and release with a
         "--fence goes with keys: \"a*\" is a pattern");
 }
 
+TEST_CASE("release --stop reads patterns and a wait, and excludes a token, --force and --hook") {
+  const test::Surroundings place;
+  const auto settings = place.resolve<ReleaseSettings>({"release", "--stop", "-w", "9", "a*", "b"});
+  CHECK(settings.stop);
+  CHECK(!settings.evict);
+  CHECK(!settings.token);
+  CHECK(settings.wait == std::chrono::seconds(9));
+  CHECK(settings.patterns == Words{"a*"});
+  CHECK(settings.keys == std::vector{LockKey{"b"}});
+  CHECK(!place.resolve<ReleaseSettings>({"release", "--stop", "a"}).wait);
+  for (const Words& other : {Words{"--force"}, Words{"--token", "T"}, Words{"--hook", "true"}}) {
+    Words words{"release", "--stop", "a"};
+    words.insert(words.end(), other.begin(), other.end());
+    CHECK(place.usage_error(words).ends_with(" exclude each other"));
+  }
+  CHECK(place.usage_error({"release", "a", "--force", "-w", "9"}) == "--wait goes with --stop");
+  CHECK(place.usage_error({"release", "a", "--token", "T", "--yes"}) ==
+        "--yes goes with --force or --stop");
+}
+
 TEST_CASE(
     "where several servers decide, --min-hold is at most what a restarted server makes up for") {
   test::Surroundings place;

@@ -448,7 +448,8 @@ TEST_CASE("release --force takes a fence and no token") {
   CHECK(settings.fence == Fence{9007199254740991});
   CHECK(place.usage_error({"release", "K", "--force", "--token", "T"}) ==
         "--force and --token exclude each other");
-  CHECK(place.usage_error({"release", "K", "--fence", "1"}) == "--fence goes with --force");
+  CHECK(place.usage_error({"release", "K", "--fence", "1"}) ==
+        "--fence goes with --force or --stop");
   for (const char* bad : {"0", "-1", "9007199254740992", "x", "1.5"}) {
     CHECK(place.usage_error({"release", "K", "--force", "--fence", bad})
               .starts_with("--fence: invalid fence \"" + std::string(bad) + "\""));

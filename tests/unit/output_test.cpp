@@ -178,7 +178,7 @@ TEST_CASE("output: columns of a table line up under their headings") {
         "schl\xc3\xbcssel  user@host  1    command  1m01s  24s    0\n"
         "k          free       -    -        -      -      0\n");
   CHECK(overview_text({}, {}).empty());
-  CHECK(key_text(narrow, {}) == "free\n");
+  CHECK(key_text(narrow, {}) == "k is free; nobody has locked it in the last seven days\n");
 }
 
 TEST_CASE("output: a latch stands above the lock of its name, or alone") {

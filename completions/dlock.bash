@@ -11,24 +11,25 @@ _dlock_leads='--server --password-file --password-command --tls-ca --tls-cert --
 _dlock_options() {
   case $1 in
     run)
-      REPLY='-k= --key= -c= --command= -n --nonblock --nb -w= --wait= --latest -s --shared -x
-        --exclusive -e --limit= -t= --ttl= -E= --conflict-exit-code= --grace= --signal= --max-hold=
-        --min-hold= --wait-tree --on-lost= --watchdog --status-fd= --metrics= --hook= --replicas=
-        --owner= --label= --compat= -q'
+      REPLY='-k= --key= -c= --command= -n --nonblock --nb -w= --wait= --latest --preempt -s --shared
+        -x --exclusive -e --limit= -t= --ttl= -E= --conflict-exit-code= --grace= --signal=
+        --max-hold= --min-hold= --wait-tree --on-lost= --watchdog --status-fd= --metrics= --hook=
+        --replicas= --owner= --label= --compat= -q'
       ;;
     acquire)
-      REPLY='-k= --key= -n --nonblock --nb -w= --wait= --latest -s --shared -x --exclusive -e
-        --limit= -t= --ttl= --attach= --signal= --hook= --json --env --replicas= --owner= --label=
-        --compat= -q'
+      REPLY='-k= --key= -n --nonblock --nb -w= --wait= --latest --preempt -s --shared -x --exclusive
+        -e --limit= -t= --ttl= --attach= --signal= --hook= --json --env --replicas= --owner=
+        --label= --compat= -q'
       ;;
     renew)
       REPLY='-k= --key= -t= --ttl= --token= --json --compat= -q'
       ;;
     release)
-      REPLY='-k= --key= --hook= --token= --force --fence= --reason= --json --compat= -q'
+      REPLY='-k= --key= -w= --wait= --hook= --token= --stop --force --yes --fence= --reason= --json
+        --compat= -q'
       ;;
     inspect)
-      REPLY='-k= --key= --metrics --json --watch --compat= --all-kinds -q'
+      REPLY='-k= --key= --metrics --json --watch --free --compat= --all-kinds -q'
       ;;
     latch)
       REPLY='-k= --key= --count= --by= -n --nonblock --nb -w= --wait= -t= --ttl= --json -q'

@@ -149,7 +149,7 @@ function __dlock_valued
         case renew
             string join \n -- -k --key -t --ttl --token --compat
         case release
-            string join \n -- -k --key --hook --token --fence --reason --compat
+            string join \n -- -k --key -w --wait --hook --token --fence --reason --compat
         case inspect
             string join \n -- -k --key --compat
         case latch
@@ -165,7 +165,7 @@ end
 complete -c dlock -n __dlock_at_command_name -a run -d 'hold the lock while COMMAND runs'
 complete -c dlock -n __dlock_at_command_name -a acquire -d 'acquire the lock and exit; prints a token'
 complete -c dlock -n __dlock_at_command_name -a renew -d 'extend the lease of an acquired lock'
-complete -c dlock -n __dlock_at_command_name -a release -d 'release it, or evict its holders (--force)'
+complete -c dlock -n __dlock_at_command_name -a release -d 'release it; stop or evict its holders'
 complete -c dlock -n __dlock_at_command_name -a inspect -d 'show holders, waiters and latches'
 complete -c dlock -n __dlock_at_command_name -a latch -d 'let a job wait until N others have arrived'
 complete -c dlock -n __dlock_at_command_name -a doctor -d 'check whether a server is fit to hold locks'
@@ -180,6 +180,8 @@ complete -c dlock -n '__dlock_options_of run acquire latch' -s w -l wait -x \
     -d 'wait at most DUR (default: for ever)'
 complete -c dlock -n '__dlock_options_of run acquire' -l latest \
     -d 'wait until a newer --latest waits, then exit 75'
+complete -c dlock -n '__dlock_options_of run acquire' -l preempt \
+    -d 'ask the present holders to stop, and wait'
 complete -c dlock -n '__dlock_options_of run acquire' -s s -l shared \
     -d 'share the lock with all other -s (read lock)'
 complete -c dlock -n '__dlock_options_of run acquire' -s x -l exclusive -s e \
@@ -239,13 +241,21 @@ complete -c dlock -n '__dlock_options_of renew' -s t -l ttl -x \
     -d 'new lease, from now on (default: as acquired)'
 complete -c dlock -n '__dlock_options_of renew release' -l token -x \
     -d 'the token that acquire printed'
+complete -c dlock -n '__dlock_options_of release' -s w -l wait -x \
+    -d 'with --stop: wait until those holders have gone'
+complete -c dlock -n '__dlock_options_of release' -l stop \
+    -d 'ask the holders to stop; needs no token'
 complete -c dlock -n '__dlock_options_of release' -l force -d 'evict all holders; needs no token'
+complete -c dlock -n '__dlock_options_of release' -l yes \
+    -d 'act on all keys of a PATTERN without a question'
 complete -c dlock -n '__dlock_options_of release' -l fence -x \
-    -d 'evict only the holder with this fencing token'
+    -d 'only the holder with this fencing token'
 complete -c dlock -n '__dlock_options_of release' -l reason -x \
-    -d 'with --force: tell the evicted holders why'
+    -d 'tell the holders of --stop or --force why'
 complete -c dlock -n '__dlock_options_of inspect' -l metrics -d 'print metrics for Prometheus'
 complete -c dlock -n '__dlock_options_of inspect' -l watch -d 'follow changes until ^C'
+complete -c dlock -n '__dlock_options_of inspect' -l free \
+    -d 'list free keys, too, with their last holders'
 complete -c dlock -n '__dlock_options_of inspect' -l all-kinds \
     -d 'list locks of other libraries, too'
 complete -c dlock -n '__dlock_options_of inspect' -s q -d 'print nothing; exit 0 if held, 1 if free'

@@ -46,24 +46,28 @@ constexpr Page pages[] = {
      "  77 refused by it; 78 configuration; 65, 70, 71 others\n"},
     {Command::release,
      "release [-k KEY] [--token T] [--json]\n"
-     "       dlock release --force [--fence N] [--json] KEY | PATTERN ...",
-     "Release an acquired lock; without KEY, all keys of the token. --force evicts its\n"
-     "holders, or the one with fencing token N, or those of all keys that match a\n"
-     "PATTERN (with *, ? or [). A run whose lock was evicted notices at its next\n"
-     "renewal (ttl/3); until then both may run.\n",
+     "       dlock release --stop [-w DUR] | --force [--fence N] KEY | PATTERN ...",
+     "Release an acquired lock; without KEY, all keys of the token. --stop asks holders\n"
+     "to stop: their commands get SIGTERM, and they hold the lock until these have\n"
+     "ended. --force evicts them. Both also act on all keys that match a PATTERN (with\n"
+     "*, ? or [). A holder notices at its next renewal (ttl/3); after --force the next\n"
+     "may run beside it until then.\n",
      "  T=$(dlock acquire -k deploy -t 10m)\n"
-     "  dlock release -k deploy --token \"$T\"\n"
      "  dlock release --token \"$T\"\n"
+     "  dlock release --stop deploy -w 5m --reason 'wrong branch'\n"
      "  dlock release deploy --force\n",
-     "  0 released, or --force of a free key; 79 the token, or the holder with that\n"
-     "  fence, does not hold it; 64 usage; 69 server not reached; 77 refused\n"
-     "  by it; 78 configuration; 65, 70, 71 others\n"},
-    {Command::inspect, "inspect [KEY | PATTERN ...] [--json | --metrics] [--watch] [-q]",
+     "  0 released, stopped or evicted, or nobody to stop or evict; 75 --stop: a holder\n"
+     "  cannot be asked, or runs on after -w; 79 the token, or the holder with that\n"
+     "  fence, does not hold it; 64 usage; 69 server not reached; 77 refused by it;\n"
+     "  78 configuration; 65, 70, 71 others\n"},
+    {Command::inspect, "inspect [KEY|PATTERN ...] [--json | --metrics] [--free] [--watch] [-q]",
      "Show holders, waiters and latches of each KEY, and of all keys that match a\n"
      "PATTERN (with *, ? or [). Without operands it shows all keys of the server.\n"
-     "A key after -k is never read as a PATTERN.\n",
+     "A key after -k is never read as a PATTERN. Of a free key it shows for seven days\n"
+     "the last holder, and how that ended.\n",
      "  dlock inspect\n"
      "  dlock inspect nightly 'build-*' --json\n"
+     "  dlock inspect --free 'build-*'\n"
      "  dlock inspect --watch\n"
      "  if dlock inspect -q nightly; then echo still running; fi\n",
      "  0 done; with -q: 0 held, 1 free; 64 usage; 69 server not reached; 77 refused\n"
@@ -164,16 +168,17 @@ std::vector<std::string> rare_options(Command command) {
 }
 
 std::string page_text(const Page& page) {
-  std::string text = std::string("Usage: dlock ") + page.usage + "\n" + page.about + "\nOptions:\n";
+  std::string lines;
   for (const Option& each : options()) {
     if (!each.belongs_to(page.command) || each.has(rare)) continue;
-    text += option_line(each, page.command);
+    lines += option_line(each, page.command);
   }
+  const bool has_durations = lines.find(" DUR ") != std::string::npos;
+  std::string text = std::string("Usage: dlock ") + page.usage + "\n" + page.about + "\nOptions";
+  text += has_durations ? " (DUR is 10, 0.25 or .5 seconds, 500ms, 30s, 5m, 1h30m, 1d):\n" : ":\n";
+  text += lines;
   text += wrapped("Also, with variables:", rare_options(page.command));
   text += wrapped("Variables:", variables_of(page.command));
-  if (text.find(" DUR ") != std::string::npos) {
-    text += "DUR is 10, 0.25 or .5 (seconds), 500ms, 30s, 5m, 1h30m, 1d.\n";
-  }
   text += std::string("\nExamples:\n") + page.examples;
   return text + "\nExit codes:\n" + page.exit_codes;
 }

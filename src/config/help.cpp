@@ -48,7 +48,7 @@ constexpr Page pages[] = {
      "       dlock release --stop [-w DUR] | --force [--fence N] KEY | PATTERN ...",
      "Release an acquired lock. --stop asks its holders to stop: their commands get\n"
      "SIGTERM, and they hold the lock until these have ended. --force evicts them.\n"
-     "Both also act on all keys that match a PATTERN (with *, ? or [). A holder hears it\n"
+     "Both act on all keys that match a PATTERN (with *, ? or [). A holder hears it\n"
      "at its next renewal (ttl/3); after --force another may run beside it until then.\n",
      "  T=$(dlock acquire -k deploy -t 10m)\n"
      "  dlock release -k deploy --token \"$T\"\n"

@@ -47,20 +47,20 @@ constexpr Page pages[] = {
     {Command::release,
      "release [-k KEY] [--token T] [--json]\n"
      "       dlock release --stop [-w DUR] | --force [--fence N] KEY | PATTERN ...",
-     "Release an acquired lock; without KEY, all keys of the token. --stop asks holders\n"
-     "to stop: their commands get SIGTERM, and they hold the lock until these have\n"
-     "ended. --force evicts them. Both also act on all keys that match a PATTERN (with\n"
-     "*, ? or [). A holder notices at its next renewal (ttl/3); after --force the next\n"
+     "Release an acquired lock; without KEY, all keys of the token. --stop asks the\n"
+     "holders to stop: their commands get SIGTERM, and they hold the lock until these\n"
+     "have ended. --force evicts them. Both act on all keys that match a PATTERN (with\n"
+     "*, ? or [). A holder hears it at its next renewal (ttl/3); after --force another\n"
      "may run beside it until then.\n",
      "  T=$(dlock acquire -k deploy -t 10m)\n"
      "  dlock release --token \"$T\"\n"
      "  dlock release --stop deploy -w 5m --reason 'wrong branch'\n"
      "  dlock release deploy --force\n",
-     "  0 released, stopped or evicted, or nobody to stop or evict; 75 --stop: a holder\n"
+     "  0 released, stopped, evicted, or nobody to stop or evict; 75 --stop: a holder\n"
      "  cannot be asked, or runs on after -w; 79 the token, or the holder with that\n"
      "  fence, does not hold it; 64 usage; 69 server not reached; 77 refused by it;\n"
      "  78 configuration; 65, 70, 71 others\n"},
-    {Command::inspect, "inspect [KEY|PATTERN ...] [--json | --metrics] [--free] [--watch] [-q]",
+    {Command::inspect, "inspect [KEY|PATTERN ...] [--json|--metrics] [--free] [--watch|-q]",
      "Show holders, waiters and latches of each KEY, and of all keys that match a\n"
      "PATTERN (with *, ? or [). Without operands it shows all keys of the server.\n"
      "A key after -k is never read as a PATTERN. Of a free key it shows for seven days\n"

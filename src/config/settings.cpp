@@ -25,7 +25,6 @@ constexpr const char* missing_fence =
 constexpr const char* missing_token =
     "missing token: --token or an exported DLOCK_TOKEN with what acquire printed";
 constexpr milliseconds usual_ttl = std::chrono::seconds(30);
-
 /// In the order of LatchVerb.
 constexpr char latch_verbs[][7] = {"open", "arrive", "wait"};
 

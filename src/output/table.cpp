@@ -90,7 +90,7 @@ std::string left_text(const Holder& holder) {
   return holder.lease_left ? human_duration(*holder.lease_left) : "-";
 }
 
-/// `renewed 6s ago by run`, for an `acquire` whom nobody renews `granted 6s ago to acquire, ...`.
+/// `renewed 6s ago by run`, or `granted to acquire, not renewed`.
 std::string renewal_text(const Holder& holder) {
   const std::string ago = human_duration(holder.renewed_ago) + " ago";
   const bool by_nobody = holder.who.via == Via::acquire && holder.renewed_ago >= holder.held;

@@ -152,7 +152,7 @@ TEST_CASE("every command but inspect needs a key, and run a command") {
   CHECK(place.usage_error({"run", "-k", "K", "--"}).starts_with("missing command"));
   CHECK(place.usage_error({"acquire", "-t", "1"}) == "missing key: dlock acquire -k KEY");
   CHECK(place.usage_error({"renew"}).starts_with("missing token"));
-  CHECK(place.usage_error({"release"}).ends_with("what acquire printed, or --force"));
+  CHECK(place.usage_error({"release"}).ends_with("what acquire printed, --stop or --force"));
   CHECK(place.usage_error({"release", "--force"}) == "missing key: dlock release -k KEY");
 }
 

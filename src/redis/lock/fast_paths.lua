@@ -49,8 +49,8 @@ end
 
 now = time[1] * 1000000 + time[2]
 
--- Renews a hold that has no min-hold, that nobody waits for, that outlives all others, and whose
--- holder nobody has asked to stop. One that was handed over alone may have an evicted predecessor.
+-- Renews a hold that has no min-hold and no request to stop, that nobody waits for, and that outlives
+-- all others. The holder of an exclusive lock that was handed over may have an evicted predecessor.
 local own_value = op == 'renew' and call('HGET', key, token)
 if own_value and call('EXISTS', KEYS[2]) == 0 then
   local flag, at, since, fence, lease, ttl, limit, rest =

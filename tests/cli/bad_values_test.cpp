@@ -88,7 +88,7 @@ TEST_CASE("bad values: processes to attach to") {
       {{"acquire", "a", "--attach", pid}, "there is no process " + pid},
       {{"acquire", "a", "-t", "5s", "--signal", "TERM"}, "--signal goes with --attach"},
       {{"acquire", "a", "--attach", "1", "--signal", "NOPE"}, "--signal: invalid signal \"NOPE\""},
-      {{"acquire", "a", "--attach", "1", "-t", "25h"}, "1d00h"},
+      {{"acquire", "a", "--attach", "1", "-t", "32d"}, "31d00h"},
       {{"renew", "a", "--token", "t", "--attach", "1"}, "not a flag of renew, but of acquire"},
       {{"run", "-k", "a", "--attach", "1", "true"}, "not a flag of run, but of acquire"},
   };

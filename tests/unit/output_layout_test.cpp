@@ -44,6 +44,8 @@ Holder held_by(const Who& who) {
   made.who = who;
   made.held = 102s;
   made.lease_left = 24s;
+  made.ttl = 30s;
+  made.renewed_ago = 6s;
   made.fence = Fence{1795270103123573};
   return made;
 }

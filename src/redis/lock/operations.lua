@@ -9,14 +9,14 @@ local function live_values(reply, wanted, most)
   return reply
 end
 
--- How long the lease of an evicted predecessor lasts, and who evicted it.
+-- How long the lease of an evicted predecessor lasts, and who evicted it; nothing if there is none.
 local function predecessor()
   local left, evictor = 0, nil
   for _, hold in pairs(holds) do
     local rest = math.ceil((ends_at(hold) - now) / 1000)
     if not is_live(hold) and hold.who ~= '-' and rest > left then left, evictor = rest, hold.who end
   end
-  return left, evictor
+  if evictor then return left, evictor end
 end
 
 local function granted(more)

@@ -18,8 +18,8 @@ _dlock_options() {
       ;;
     acquire)
       REPLY='-k= --key= -n --nonblock --nb -w= --wait= --latest --preempt -s --shared -x --exclusive
-        -e --limit= -t= --ttl= --attach= --signal= --hook= --json --env --replicas= --owner=
-        --label= --compat= -q'
+        -e --limit= -t= --ttl= --until= --attach= --signal= --hook= --json --env --replicas=
+        --owner= --label= --compat= -q'
       ;;
     renew)
       REPLY='-k= --key= -t= --ttl= --token= --json --compat= -q'

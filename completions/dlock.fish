@@ -144,7 +144,7 @@ function __dlock_valued
                 --conflict-exit-code --grace --signal --max-hold --min-hold --on-lost --status-fd \
                 --metrics --hook --replicas --owner --label --compat
         case acquire
-            string join \n -- -k --key -w --wait --limit -t --ttl --attach --signal --hook \
+            string join \n -- -k --key -w --wait --limit -t --ttl --until --attach --signal --hook \
                 --replicas --owner --label --compat
         case renew
             string join \n -- -k --key -t --ttl --token --compat

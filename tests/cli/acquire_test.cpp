@@ -215,9 +215,10 @@ TEST_CASE("renew, release: without a key a key that was lost meanwhile is notice
 TEST_CASE("release: in a trap a lost lock does not hide the exit code of the script") {
   on_each_engine([](const Place& place) {
     for (const std::string shell : {"sh", "bash"}) {
-      const auto result = place.shell(shell + R"sh( -euc 'TOKEN=$("$D" acquire -k a -k b -t 1m)
+      const auto result =
+          place.shell(shell + R"sh( -euc 'TOKEN=$("$D" acquire -k "a$0" -k "b$0" -t 1m)
           trap "\"$D\" release -q --token \"$TOKEN\" || true" EXIT
-          "$D" release -q --force a b
+          "$D" release -q --force "a$0" "b$0"
           exit 3')sh");
       CHECK(result.exit_code == 3);
       CHECK(is_one_message(result.err));

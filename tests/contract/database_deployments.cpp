@@ -128,8 +128,6 @@ class InZooKeeper final : public InDatabase {
                                            "dlock:", session_),
         "dlock:");
   }
-  /// The node of a free key may be removed at once.
-  bool remembers_last_holder() const override { return false; }
   void freeze(const LockKey&) override {
     for (std::size_t i = 0; i < servers_.size(); ++i) servers_.stop(i);
   }

@@ -26,8 +26,6 @@ class Deployment {
   virtual void await_waiters(const std::string&, std::size_t) {}
   /// Whether a dead waiter is passed over at once.
   virtual bool sees_deaths() const { return true; }
-  /// Whether it always shows the last holder of a free key.
-  virtual bool remembers_last_holder() const { return true; }
   /// The longest time that a lease or a min-hold of `span` lasts.
   virtual milliseconds longest(milliseconds span) const { return span; }
   /// The time that a waiter with this ttl has to confirm a hand-over.

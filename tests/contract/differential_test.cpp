@@ -352,11 +352,11 @@ class TableSide final : public WaiterNotifier {
     answer(texts);
   }
 
+  /// Of several predecessors whose leases end together, either side may name another.
   void append_predecessor(Words& words) const {
     const auto predecessor = table_.stored.predecessor({now_.clock, now_.clock});
     if (!predecessor) return;
     words.push_back(number(predecessor->left.count()));
-    words.push_back(packed_who(predecessor->evicted_by));
   }
 
   void answer_renewed(milliseconds lease, const HoldEntry& hold, bool handed_over) {
@@ -477,6 +477,8 @@ class ScriptSide {
     const bool not_held = words[0] == "gone" || words[0] == "absent";
     const std::ptrdiff_t place = not_held ? 1 : words[0] == "renewed" ? 4 : std::ssize(words) - 1;
     words.erase(words.begin() + place);
+    constexpr std::size_t with_predecessor = 7;
+    if (words.size() == with_predecessor) words.pop_back();
     return words;
   }
 
@@ -558,6 +560,7 @@ class ScriptSide {
     Words words = run(arguments);
     if (words[0] == "granted") {
       words.erase(words.begin() + 2);
+      if (words.size() == 4) words.pop_back();
       return words;
     }
     if (words[1] == "superseded") {

@@ -66,7 +66,6 @@ class DeployedEngine {
   }
   /// Whether a dead waiter is passed over at once, without a failed hand-over first.
   bool sees_deaths() const { return deployment_->sees_deaths(); }
-  bool remembers_last_holder() const { return deployment_->remembers_last_holder(); }
   milliseconds longest(milliseconds span) const { return deployment_->longest(span); }
   milliseconds time_to_confirm(milliseconds ttl) const { return deployment_->time_to_confirm(ttl); }
 
@@ -84,7 +83,6 @@ class LocalEngine {
   static void lose_on_one(const LockKey&) {}
   static void await_waiters(const std::string&, std::size_t) {}
   static bool sees_deaths() { return true; }
-  static bool remembers_last_holder() { return true; }
   static milliseconds longest(milliseconds span) { return span; }
   static milliseconds time_to_confirm(milliseconds ttl) {
     return std::min(ttl, milliseconds(2000));

@@ -169,13 +169,13 @@ TEST_CASE("layout: into a pipe nothing is cut off and nothing is coloured") {
 }
 
 TEST_CASE("layout: waiters stand under their holder, in its columns, and facts below") {
-  CHECK(key_text(busy_key("nightly"), terminal(80))
-            .find("nightly\n"
-                  "  held by    deploy@web1 pid 4242 (backup.sh) for 1m42s,\n"
-                  "             [ticket 17], since 1970-01-01T00:00:00.000Z,\n"
-                  "             lease 24s of 30s left, renewed 6s ago by run, limit 1,\n"
-                  "             fence 1795270103123573\n"
-                  "    1. waits deploy@web1 pid 7    (sh)        for 12s,\n") == 0);
+  CHECK(
+      key_text(busy_key("nightly"), terminal(80))
+          .find("nightly\n"
+                "  held by    deploy@web1 pid 4242 (backup.sh) for 1m42s,\n"
+                "             [ticket 17], since 1970-01-01T00:00:00.000Z, lease 24s of 30s left,\n"
+                "             renewed 6s ago by run, limit 1, fence 1795270103123573\n"
+                "    1. waits deploy@web1 pid 7    (sh)        for 12s,\n") == 0);
   const auto wide = test::lines_of(key_text(busy_key("nightly"), terminal(200)));
   CHECK(wide.size() == 4);
 }

@@ -61,8 +61,8 @@ ExitCode ask_to_stop(Store& store, const ReleaseSettings& settings, const LockKe
                      const Log& log) {
   const Who by = this_process("dlock", settings.reason);
   auto asked = store.evict(key, {settings.fence, by, true}, short_call());
-  if (settings.json && !settings.quiet) print(stop_json(key, asked));
   std::erase_if(asked, [](const Holder& holder) { return holder.kept; });
+  if (settings.json && !settings.quiet) print(stop_json(key, asked));
   auto code = asked.empty() ? nobody_held(settings, key, log) : ExitCode::ok;
   for (const Holder& holder : asked) {
     all.emplace_back(key, holder);

@@ -337,7 +337,7 @@ class Resolver {
     return line_.has("nonblock") ? milliseconds(0) : wait;
   }
 
-  void resolve_claim(ClaimSettings& settings, bool ttl_is_needed, milliseconds most) const {
+  void resolve_claim(ClaimSettings& settings, bool ttl_is_needed, milliseconds longest) const {
     settings.wait = wait();
     settings.stop_signal = setting("signal", signal_from).value_or(SIGTERM);
     settings.preempt = line_.has("preempt");
@@ -350,7 +350,7 @@ class Resolver {
     settings.hook = hook();
     if (const auto most = number("limit", "limit", 1, largest_limit)) settings.limit = {*most};
     if (line_.has("shared")) settings.limit = no_limit;
-    const auto ttl = duration("ttl", shortest_ttl, most);
+    const auto ttl = duration("ttl", shortest_ttl, longest);
     if (!ttl && ttl_is_needed) {
       throw_usage(
           "missing ttl: only the caller renews a lock of acquire, so choose its lease with -t DUR "

@@ -136,7 +136,7 @@ Who this_process(std::string command, std::string label) {
   gethostname(host, HOST_NAME_MAX);
   std::string user = user_name();
   const char* const caller = std::getenv("SUDO_USER");  // NOLINT(concurrency-mt-unsafe)
-  if (geteuid() == 0 && caller != nullptr && user != caller)
+  if (geteuid() == 0 && caller != nullptr && *caller != 0 && user != caller)
     user += " (" + std::string(caller) + ")";
   return Who{host, getpid(), std::move(user), std::move(command), std::move(label)};
 }

@@ -150,12 +150,12 @@ std::optional<Who> LockTable::evicted_by(const Token& token) const {
 }
 
 std::optional<Predecessor> LockTable::predecessor(Now now) const {
-  Predecessor last;
+  Predecessor longest;
   for (const HoldEntry& hold : holds) {
     const auto left = std::chrono::ceil<milliseconds>(left_of(hold, now.lease_clock));
-    if (is_of_evicted(hold) && left > last.left) last = {hold.who, left};
+    if (is_of_evicted(hold) && left > longest.left) longest = {hold.who, left};
   }
-  return last.left > milliseconds(0) ? std::optional(last) : std::nullopt;
+  return longest.left > milliseconds(0) ? std::optional(longest) : std::nullopt;
 }
 
 void LockTable::admit_waiters(Now now, WaiterNotifier& wakes) {

@@ -92,7 +92,8 @@ TEST_CASE("metrics count the runs since the last success, by what kept them from
   skipped.gave_up = cooldown.gave_up = GaveUp{};
   skipped.gave_up->refusal.held_by.resize(2);
   cooldown.gave_up->refusal.held_by.resize(1);
-  cooldown.gave_up->refusal.held_by.front().kept = skipped.gave_up->refusal.held_by.front().kept = true;
+  cooldown.gave_up->refusal.held_by.front().kept = skipped.gave_up->refusal.held_by.front().kept =
+      true;
   RunStatus not_ready = skipped;
   not_ready.gave_up->refusal.held_by.clear();
   RunStatus lost = good, interrupted = failed;

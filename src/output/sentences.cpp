@@ -193,7 +193,7 @@ std::string not_held_by_token_text(const LockKey& key, const std::optional<Who>&
 
 std::string predecessor_text(const LockKey& key, const Predecessor& predecessor) {
   return "the holder of " + escaped(key.text) + " before this was " +
-         evicted_by_text(predecessor.evicted_by) + "; its command may still run for " +
+         evicted_by_text(predecessor.evicted_by) + "; it may still run for " +
          human_duration(predecessor.left);
 }
 

@@ -38,7 +38,7 @@ std::string waiting_in_vain_text(const LockKey& key, milliseconds waited, const 
 /// `nightly is not held by this token: …`, for a client that renews or releases.
 std::string not_held_by_token_text(const LockKey& key, const std::optional<Who>& evicted_by);
 
-/// `nightly was taken from its holder, evicted by ...: that command may run for 20s more`.
+/// `the holder of nightly before this was evicted by ...; it may still run for 20s`.
 std::string predecessor_text(const LockKey& key, const Predecessor& predecessor);
 
 /// `this token held only 1 of its 2 keys at SERVER: …`, for a client that names no keys.

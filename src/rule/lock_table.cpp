@@ -117,6 +117,10 @@ Released LockTable::release(const Token& token, const ReleaseOptions& how, Now n
   } else if (find_waiter(token) != queue.end()) {
     answer = Released::left_queue;
   }
+  // An evicted holder that releases has ended: it may not run beside the next one.
+  if (HoldEntry* evicted = find_hold(token); evicted != nullptr && is_of_evicted(*evicted)) {
+    evicted->ttl = milliseconds(0);
+  }
   op.unqueue(token);
   op.admit_waiters();
   return answer;
@@ -153,7 +157,8 @@ std::optional<Predecessor> LockTable::predecessor(Now now) const {
   Predecessor longest;
   for (const HoldEntry& hold : holds) {
     const auto left = std::chrono::ceil<milliseconds>(left_of(hold, now.lease_clock));
-    if (is_of_evicted(hold) && left > longest.left) longest = {hold.who, left};
+    const bool may_run = is_of_evicted(hold) && hold.ttl > milliseconds(0);
+    if (may_run && left > longest.left) longest = {hold.who, left};
   }
   return longest.left > milliseconds(0) ? std::optional(longest) : std::nullopt;
 }

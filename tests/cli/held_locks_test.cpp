@@ -221,13 +221,10 @@ TEST_CASE("holding: under --on-lost ignore the keys that are left are renewed") 
 
 TEST_CASE("holding: a loss found only at release turns exit code 0 into 79, and no other") {
   on_each_engine([](const Place& place) {
-    int runs = 0;
     const auto run = [&](const std::string& options, int own, int expected) {
       CAPTURE(options);
-      // Another key each time: the next holder of this one would be told of the eviction.
-      const std::string key = "-k a" + std::to_string(++runs);
-      const auto result = place.shell(R"("$D" run -t 1m --status-fd 3 )" + key + " " + options +
-                                      R"( -- sh -c '"$D" release -q --force )" + key + "; exit " +
+      const auto result = place.shell(R"("$D" run -t 1m -k a --status-fd 3 )" + options +
+                                      R"( -- sh -c '"$D" release -q --force -k a; exit )" +
                                       std::to_string(own) + "' 3>status");
       const auto status = nlohmann::json::parse(read_file(place.dir() / "status"));
       // A holder on this host learns of the eviction at once, maybe before its command ends.

@@ -96,9 +96,9 @@ TEST_CASE("evicted: the waiter that follows is warned that the command may still
         },
         [&] { return place.waiters("a") == 1; }, "it did not wait");
     CHECK(place.dlock({"release", "--force", "--reason", "stuck", "a"}).exit_code == 0);
-    CHECK(eventually([&] { return holds(next.err(), "its command may still run for "); }));
+    CHECK(eventually([&] { return holds(next.err(), "it may still run for "); }));
     CHECK(holds(next.err(), "the holder of a before this was evicted by "));
-    CHECK(holds(next.err(), ": stuck; its command may still run for "));
+    CHECK(holds(next.err(), ": stuck; it may still run for "));
     const auto events = [&] { return read_file(place.dir() / "events"); };
     CHECK(eventually([&] { return holds(events(), "\npredecessor-evicted: "); }));
     CHECK(holds(events(), "acquired: "));

@@ -223,6 +223,8 @@ TEST_OF_ENGINES("a waiter learns that its predecessor was evicted, and how long 
   CHECK(before->evicted_by == evictor);
   CHECK(before->left > milliseconds(0));
   CHECK(before->left <= engine.longest(long_ttl));
+  // The evicted one has ended once it has tried to release.
+  CHECK(release(*store, held) == Released::not_held);
   release_all(*waiter.store, holds, milliseconds(2000));
 }
 

@@ -14,7 +14,8 @@ local function predecessor()
   local left, evictor = 0, nil
   for _, hold in pairs(holds) do
     local rest = math.ceil((ends_at(hold) - now) / 1000)
-    if not is_live(hold) and hold.who ~= '-' and rest > left then left, evictor = rest, hold.who end
+    local may_run = not is_live(hold) and hold.who ~= '-' and hold.ttl > 0
+    if may_run and rest > left then left, evictor = rest, hold.who end
   end
   if evictor then return left, evictor end
 end
@@ -156,6 +157,11 @@ local function release()
     answer = 'left'
   end
   call('HDEL', KEYS[3], token)
+  -- An evicted holder that releases has ended: it may not run beside the next one.
+  if own and own.flag == 't' and own.ttl > 0 then
+    own.ttl = 0
+    store(token, own)
+  end
   if ARGV[5] == '1' and not holds[token] then
     store(token, tombstone(tonumber(ARGV[7]), '-'))
   end

@@ -65,6 +65,13 @@ std::optional<std::string> AttachedHolds::look() {
   return lost_text(loss->key, loss->reason);
 }
 
+std::optional<StopRequest> AttachedHolds::take_stop_request() {
+  auto request = renewer_ ? renewer_->take_stop_request() : std::nullopt;
+  // Each new renewer hears of the request again.
+  if (!request || std::exchange(stop_asked_, true)) return std::nullopt;
+  return request;
+}
+
 bool AttachedHolds::about_to_be_released(const LockKey& key) {
   if (find(key, held_) != held_.end()) {
     pause();

@@ -24,9 +24,7 @@ class AttachedHolds {
   /// renewed in time counts as lost before it expires, so that the script has time to stop.
   std::optional<std::string> look();
   /// The first request to stop, once.
-  std::optional<StopRequest> take_stop_request() {
-    return renewer_ ? renewer_->take_stop_request() : std::nullopt;
-  }
+  std::optional<StopRequest> take_stop_request();
   /// Whether a lock was lost, or look() reported a lease near its end that is not renewed yet.
   bool in_trouble() const { return lost_ || (warned_ && !empty()); }
   /// No lease expires before this time; `never` if there are no leases.
@@ -55,6 +53,7 @@ class AttachedHolds {
   std::optional<LeaseRenewer> renewer_;
   bool warned_ = false;
   bool lost_ = false;
+  bool stop_asked_ = false;
 };
 
 }  // namespace dlock

@@ -110,6 +110,8 @@ Refreshed refresh(LockTable& table, const Directory& directory, microseconds now
     if (life != Life::over) return false;
     result.changed = true;
     end_process_of(hold, directory);
+    // The end of an attached script is its release, whether or not its daemon was faster.
+    if (hold.who.via == Via::attach) note_end(table, hold.fence, {wall_now(), {}, {}});
     return true;
   });
   for (WaiterEntry& waiter : table.queue) {

@@ -53,6 +53,17 @@ TEST_CASE("last holder: by whom it was evicted, and why") {
   });
 }
 
+TEST_CASE("last holder: an attached script that has ended released it") {
+  on_each_engine([](const Place& place) {
+    CHECK(place.shell(R"(exec >/dev/null; "$D" acquire -k a --attach $$)").exit_code == 0);
+    REQUIRE(eventually([&] { return place.is_free("a"); }));
+    const auto last = place.state("a")["last"];
+    CHECK(last["via"] == "attach");
+    CHECK(last["how"] == "released");
+    CHECK(last["exit_code"] == nullptr);
+  });
+}
+
 TEST_CASE("last holder: a holder that was killed never released") {
   on_each_engine([](const Place& place) {
     auto holder = place.hold("a", {"-t", "3s"});

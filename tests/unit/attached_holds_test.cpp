@@ -28,6 +28,8 @@ class FakeStore final : public IdleStore {
   void stop_in_renewal() { stopping_ = true; }
   bool is_in_renewal() const { return in_renewal_; }
   void let_go() { stopping_ = false; }
+  /// From now on the holders are asked to stop.
+  void ask_to_stop() { stop_asked_ = true; }
   int renewals() const { return renewals_; }
 
   Renewed renew(const Claim& claim, const RenewalOptions&,
@@ -43,7 +45,9 @@ class FakeStore final : public IdleStore {
     const Mode mode = modes_[claim.key.text];
     if (mode == Mode::silent) throw Error(ErrorKind::unavailable, "no answer in time");
     if (mode == Mode::gone) return {};
-    return {Grant{Fence{1}, Lease{ttl_, valid_until(sent, lasts_)}}};
+    Renewed renewed{Grant{Fence{1}, Lease{ttl_, valid_until(sent, lasts_)}}};
+    if (stop_asked_) renewed.stop_asked_by = Who{"ops1", 42, "root", "dlock", "stuck"};
+    return renewed;
   }
   ReleaseResult release(const Claim& claim, const ReleaseOptions&, const CallOptions&) override {
     const std::lock_guard guard(mutex_);
@@ -56,6 +60,7 @@ class FakeStore final : public IdleStore {
   }
 
  private:
+  std::atomic<bool> stop_asked_ = false;
   milliseconds lasts_;
   milliseconds ttl_;
   mutable std::mutex mutex_;
@@ -126,6 +131,19 @@ TEST_CASE("attached holds: one that is gone is a loss, told once, and the other 
   CHECK(!kept.holds.about_to_be_released(a));
   kept.holds.release(milliseconds(1000));
   CHECK(kept.store.released() == "b");
+}
+
+TEST_CASE("attached holds: a request to stop is told once, also after another lock is released") {
+  Kept kept;
+  kept.store.ask_to_stop();
+  std::optional<StopRequest> request;
+  CHECK(eventually([&] { return (request = kept.holds.take_stop_request()).has_value(); }));
+  REQUIRE(request.has_value());
+  CHECK(request->by.label == "stuck");
+  CHECK(kept.holds.about_to_be_released(a));
+  kept.holds.released(a);
+  REQUIRE(kept.renewed_again());
+  CHECK(!kept.holds.take_stop_request());
 }
 
 TEST_CASE("attached holds: a renewal under way when a release is announced is interrupted") {

@@ -133,16 +133,19 @@ TEST_CASE("attached holds: one that is gone is a loss, told once, and the other 
   CHECK(kept.store.released() == "b");
 }
 
-TEST_CASE("attached holds: a request to stop is told once, also after another lock is released") {
+TEST_CASE("attached holds: a request to stop is told once, also after another lock is lost") {
   Kept kept;
   kept.store.ask_to_stop();
   std::optional<StopRequest> request;
   CHECK(eventually([&] { return (request = kept.holds.take_stop_request()).has_value(); }));
   REQUIRE(request.has_value());
   CHECK(request->by.label == "stuck");
-  CHECK(kept.holds.about_to_be_released(a));
-  kept.holds.released(a);
-  REQUIRE(kept.renewed_again());
+  kept.store.answer("a", FakeStore::Mode::gone);
+  const int before = kept.store.renewals();
+  CHECK(kept.next_loss(within) == "lost a: fake no longer has it");
+  // The other lock is renewed at once, and hears of the request again.
+  REQUIRE(eventually([&] { return kept.store.renewals() > before + 1; }));
+  CHECK(!kept.next_loss(some_renewals));
   CHECK(!kept.holds.take_stop_request());
 }
 

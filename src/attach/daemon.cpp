@@ -250,10 +250,9 @@ void AttachDaemonProcess::stop_script(const std::string& why, Stop how) {
 std::string AttachDaemonProcess::send_stop_signal(const std::string& name, Stop how) {
   tree_ = ProcessTree(script_.id());
   const bool sent = signal_script(loss_signal_);
-  const std::string text = std::string(sent ? "; sent" : "; could not send") + " signal " +
-                           signal_name(loss_signal_) + " to process " +
-                           std::to_string(script_.pid()) + " (" + name + ")" +
-                           (tree_.has_descendants() ? " and its descendants" : "");
+  std::string text = std::string(sent ? "; sent" : "; could not send") + " signal " +
+                     signal_name(loss_signal_) + " to process " + std::to_string(script_.pid()) +
+                     " (" + name + ")" + (tree_.has_descendants() ? " and its descendants" : "");
   if (how == Stop::by_itself) return text;
   signalled_ = true;
   const milliseconds ttl = held_.front().claim.ttl;

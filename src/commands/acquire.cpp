@@ -215,7 +215,7 @@ std::optional<std::string> Acquire::shorten(std::vector<Held>& held) {
 std::optional<std::string> Acquire::lost_meanwhile(std::vector<Held>& held) {
   try {
     if (settings_.until) {
-      const auto loss = shorten(held);
+      auto loss = shorten(held);
       if (loss) release(held);
       return loss;
     }

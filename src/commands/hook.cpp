@@ -109,7 +109,7 @@ void Hook::finish(Signals* signals) {
   // The side process closes its end of the channel when it ends.
   pollfd fds[] = {{channel, POLLIN, 0}, {signals ? signals->fd() : -1, POLLIN, 0}};
   while (poll_until(fds, give_up) > 0 && fds[0].revents == 0) {
-    while (const auto event = signals->take()) {
+    while (const auto event = signals ? signals->take() : std::nullopt) {
       if (ends_waiting(event->number)) return;
     }
   }

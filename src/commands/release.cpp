@@ -78,8 +78,8 @@ ExitCode await_end(Store& store, Asked holders, milliseconds at_most, const Log&
   Backoff pauses(first_pause, longest_pause);
   const Deadline until = later(BootClock::now(), at_most);
   const auto has_gone = [&](const auto& asked) {
-    const auto& [key, before] = asked;
-    const auto now = store.inspect({{key}, {}}, short_call()).front().holders;
+    const Holder& before = asked.second;
+    const auto now = store.inspect({{asked.first}, {}}, short_call()).front().holders;
     return std::none_of(now.begin(), now.end(), [&](const Holder& holder) {
       return holder.owner == before.owner && holder.fence == before.fence && !holder.kept;
     });

@@ -66,8 +66,7 @@ std::string key_list(const std::vector<LockKey>& keys) {
 std::string first_holder(const Refusal& refusal) {
   if (refusal.held_by.empty()) return "";
   const Holder& first = refusal.held_by.front();
-  if (!first.library.empty()) return client_text(first);
-  return first.kept ? "" : who_text(first.who);
+  return first.kept ? "" : client_text(first);
 }
 
 Hook::Hook(const std::optional<std::string>& command, const Log& log) : log_(log) {

@@ -250,9 +250,8 @@ void LockAcquirer::die_of(int signal) {
 }
 
 void report_stop_request(const Log& log, const LockKey& key, const Holder& holder) {
-  const std::string who = holder.library.empty() ? who_text(holder.who) : client_text(holder);
-  const std::string what =
-      who + " to stop and to release " + escaped(key.text) + fence_text(holder.fence);
+  const std::string what = client_text(holder) + " to stop and to release " + escaped(key.text) +
+                           fence_text(holder.fence);
   if (holder.hears_requests()) return log.notice("asked " + what);
   const std::string why =
       holder.kept ? "it has ended, and --min-hold keeps the key" : "no dlock runs beside it";

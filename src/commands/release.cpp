@@ -25,10 +25,6 @@ namespace {
 /// How long the second request of release_for_certain() may take: it needs a new connection.
 constexpr milliseconds time_for_a_second_request{2000};
 
-std::string holder_text(const Holder& holder) {
-  return holder.library.empty() ? who_text(holder.who) : client_text(holder);
-}
-
 ExitCode nobody_held(const ReleaseSettings& settings, const LockKey& key, const Log& log) {
   const auto fence = settings.fence;
   if (!fence) {
@@ -46,7 +42,7 @@ ExitCode evict_holders(Store& store, const ReleaseSettings& settings, const Lock
   const auto evicted = store.evict(key, {settings.fence, by}, short_call());
   if (settings.json && !settings.quiet) print(evicted_json(key, evicted));
   for (const Holder& holder : evicted) {
-    log.notice("evicted " + holder_text(holder) + " from " + escaped(key.text) +
+    log.notice("evicted " + client_text(holder) + " from " + escaped(key.text) +
                fence_text(holder.fence) +
                (settings.reason.empty() ? "" : ": " + escaped(settings.reason)));
   }
@@ -91,7 +87,7 @@ ExitCode await_end(Store& store, Asked holders, milliseconds at_most, const Log&
     sleep_until(std::min(until, later(BootClock::now(), pauses.next())), -1);
   }
   for (const auto& [key, holder] : holders) {
-    log.notice(escaped(key.text) + " is still held by " + holder_text(holder) + " after " +
+    log.notice(escaped(key.text) + " is still held by " + client_text(holder) + " after " +
                human_duration(at_most));
   }
   return ExitCode::not_acquired;
@@ -181,7 +177,7 @@ std::vector<LockKey> keys_to_free(Store& store, const ReleaseSettings& settings,
       if (settings.yes) continue;
       ++matches;
       for (const Holder& holder : state.holders) {
-        log.notice(escaped(state.key.text) + " is held by " + holder_text(holder));
+        log.notice(escaped(state.key.text) + " is held by " + client_text(holder));
       }
     }
     if (!found) log.notice("no lock matches " + escaped(pattern));

@@ -26,6 +26,18 @@ void join(Holder& holder, const Holder& hold) {
 
 }  // namespace
 
+bool in_cooldown(std::span<const Holder> holders) {
+  return std::all_of(holders.begin(), holders.end(), [](const Holder& h) { return h.kept; });
+}
+
+const char* mode_of(std::span<const Holder> holders) {
+  if (in_cooldown(holders)) return "cooldown";
+  const auto any = [&](auto is) { return std::any_of(holders.begin(), holders.end(), is); };
+  if (any([](const Holder& h) { return h.limit == exclusive; })) return "exclusive";
+  if (any([](const Holder& h) { return !h.limit.unlimited(); })) return "semaphore";
+  return "shared";
+}
+
 void age_by(std::vector<Holder>& holders, milliseconds span) {
   for (Holder& holder : holders) {
     holder.held += span;

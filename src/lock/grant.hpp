@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -98,6 +99,13 @@ struct Holder {
     return library.empty() && !kept && orphan == 0 && who.via != Via::acquire;
   }
 };
+
+/// Whether these holders have ended, and only their min-holds keep the key.
+bool in_cooldown(std::span<const Holder> holders);
+
+/// How these holders hold the key, by the smallest of their limits, which decides who else may:
+/// `exclusive`, `semaphore` or `shared`; `cooldown` if they have ended.
+const char* mode_of(std::span<const Holder> holders);
 
 /// One waiter in the queue. `position` counts from 1.
 struct Waiter {

@@ -46,13 +46,6 @@ Json lease_json(const Holder& holder) {
 
 Json fence_json(Fence fence) { return fence == Fence{} ? Json(nullptr) : Json(fence.value); }
 
-const char* mode_of(const Holder& holder) {
-  if (holder.kept) return "cooldown";
-  return holder.limit == exclusive  ? "exclusive"
-         : holder.limit.unlimited() ? "shared"
-                                    : "semaphore";
-}
-
 /// dlock knows a lock of another library only by the value that its holder stored.
 Json foreign_json(const Holder& holder) {
   const bool told = holder.acquired_at != WallTime{};
@@ -75,7 +68,7 @@ Json holder_json(const Holder& holder) {
   json["ttl_ms"] = holder.lease_left ? Json(holder.ttl.count()) : Json(nullptr);
   json["renewed_ms_ago"] = holder.lease_left ? Json(holder.renewed_ago.count()) : Json(nullptr);
   json["via"] = name_of(holder.who.via);
-  json["mode"] = mode_of(holder);
+  json["mode"] = mode_of({&holder, 1});
   if (holder.kept) json["cooldown_left_ms"] = lease_json(holder);
   if (holder.orphan != 0)
     json["orphan"] = {{"pid", holder.orphan}, {"command", holder.orphan_name}};

@@ -97,24 +97,11 @@ std::optional<Fence> granted(const RunStatus& status, const LockKey& key) {
   return std::nullopt;
 }
 
-bool in_cooldown(const std::vector<Holder>& holders) {
-  return std::all_of(holders.begin(), holders.end(), [](const Holder& h) { return h.kept; });
-}
-
 /// One of `results`.
 const char* result_of(const RunStatus& status) {
   if (!status.gave_up) return "failed";
   const auto& holders = status.gave_up->refusal.held_by;
   return !holders.empty() && in_cooldown(holders) ? "cooldown" : "skipped";
-}
-
-/// The kind of the smallest limit among the holders, which decides who else may acquire.
-const char* kind_of(const std::vector<Holder>& holders) {
-  if (in_cooldown(holders)) return "cooldown";
-  const auto any = [&](auto is) { return std::any_of(holders.begin(), holders.end(), is); };
-  if (any([](const Holder& h) { return h.limit == exclusive; })) return "exclusive";
-  if (any([](const Holder& h) { return !h.limit.unlimited(); })) return "semaphore";
-  return "shared";
 }
 
 /// The time that `better` prefers, among the elements of `list` for which `time` returns one.
@@ -268,7 +255,7 @@ std::string inspect_metrics(const std::vector<KeyState>& states) {
   Samples kinds;
   for (const auto& [label, state] : locks) {
     if (state->holders.empty()) continue;
-    kinds.emplace_back(label + ",kind=\"" + kind_of(state->holders) + "\"", "1");
+    kinds.emplace_back(label + ",kind=\"" + mode_of(state->holders) + "\"", "1");
   }
   add_metric(out, "dlock_kind", "gauge", "How the lock is held; always 1.", kinds);
   for (const Gauge& gauge : latch_gauges) add(gauge, latches);

@@ -105,6 +105,7 @@ std::string fence_text(Fence fence) {
 }
 
 std::string client_text(const Holder& holder) {
+  if (holder.library.empty()) return who_text(holder.who);
   std::string text = "a client of " + holder.library;
   if (!holder.who.host.empty()) text += " on " + escaped(holder.who.host);
   if (holder.acquired_at != WallTime{}) text += " since " + iso8601(holder.acquired_at);

@@ -23,7 +23,8 @@ std::string refusal_text(const LockKey& key, const Refusal& refusal);
 /// `, fence 12`; empty without a fence.
 std::string fence_text(Fence fence);
 
-/// `a client of redis-py on web1`, for a holder in the layout of another library.
+/// The client that holds: as who_text() or, in the layout of another library, `a client of redis-py
+/// on web1`.
 std::string client_text(const Holder& holder);
 
 /// `waiting 12s for nightly, place 2 of 3: deploy@web1 pid 4242 (backup.sh) for 1m01s, lease 24s

@@ -116,10 +116,9 @@ Released LockTable::release(const Token& token, const ReleaseOptions& how, Now n
     end_hold(*this, *own, op.now());
   } else if (find_waiter(token) != queue.end()) {
     answer = Released::left_queue;
-  }
-  // An evicted holder that releases has ended: it may not run beside the next one.
-  if (HoldEntry* evicted = find_hold(token); evicted != nullptr && is_of_evicted(*evicted)) {
-    evicted->ttl = milliseconds(0);
+  } else if (own != nullptr && own->flag == Flag::tombstone) {
+    // An evicted holder that releases has ended: it may not run beside the next one.
+    own->ttl = milliseconds(0);
   }
   op.unqueue(token);
   op.admit_waiters();

@@ -376,9 +376,9 @@ Released RedisTable::release(const Token& token, const ReleaseTerms& terms, Serv
     end_hold(stored, *own, now.clock);
   } else if (stored.find_waiter(token) != stored.queue.end()) {
     answer = Released::left_queue;
+  } else if (own != nullptr && own->flag == Flag::tombstone) {
+    own->ttl = milliseconds(0);
   }
-  HoldEntry* evicted = stored.find_hold(token);
-  if (evicted != nullptr && evicted->flag == Flag::tombstone) evicted->ttl = milliseconds(0);
   op.steps.unqueue(token);
   if (terms.unsure && stored.find_hold(token) == nullptr) {
     stored.holds.push_back(tombstone(token, terms.tombstone, now.clock));

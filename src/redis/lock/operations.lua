@@ -169,26 +169,26 @@ local function release()
   return answer .. ' ' .. tidy()
 end
 
+local function ask_to_stop(id, hold)
+  if not is_held(hold) or string.find(hold.who, ' !', 1, true) then return end
+  hold.who = hold.who .. ' !' .. ARGV[5]
+  store(id, hold)
+end
+
+local function evict_one(id, hold)
+  if not is_held(hold) then return remove(id) end
+  note_end(hold, '!' .. ARGV[5])
+  store(id, tombstone(hold.lease, ARGV[5]))
+end
+
 local function evict()
+  local apply = op == 'stop' and ask_to_stop or evict_one
   local fences = {}
   for fence in string.gmatch(ARGV[4], '%d+') do fences[fence] = true end
   local function wanted(hold) return ARGV[4] == '' or fences[hold.fence] end
   local out = live_values({'forced', stamp, 0}, wanted, math.huge)
   for id, hold in pairs(holds) do
-    if not is_live(hold) or not wanted(hold) then
-    elseif op == 'stop' then
-      if is_held(hold) and not string.find(hold.who, ' !', 1, true) then
-        hold.who = hold.who .. ' !' .. ARGV[5]
-        store(id, hold)
-      end
-    else
-      if is_held(hold) then
-        note_end(hold, '!' .. ARGV[5])
-        store(id, tombstone(hold.lease, ARGV[5]))
-      else
-        remove(id)
-      end
-    end
+    if is_live(hold) and wanted(hold) then apply(id, hold) end
   end
   count_all()
   out[3] = tidy()

@@ -48,10 +48,10 @@
 -- most) with why = held | upgrade | gone | superseded (then the hold is the newer waiter); renewed
 -- lease fence limit more; gone more; released | left | absent more; forced now more hold ...;
 -- tidied more. more = 1: waiters remain to be looked at; call tidy. After the more of gone and
--- absent comes the who that evicted the hold, if that is known, and after the more of renewed the
--- who that asked the holder to stop, or "". After that of renewed, and the more of granted, comes
--- how long the lease of an evicted predecessor lasts, and the who that evicted it. The reply to a rejoin is that to a
--- renew. A member adds how many ms its quarantine lasts and "run_id/flag" of its key alive, or "-"
+-- absent comes the who that evicted the hold, if that is known. The reply renewed may go on with the
+-- who that asked the holder to stop, or "", and both granted and renewed with an evicted predecessor:
+-- how long its lease lasts, and the who that evicted it. The reply to a rejoin is that to a renew. A
+-- member adds how many ms its quarantine lasts and "run_id/flag" of its key alive, or "-"
 -- without one; record_process replies only these two.
 -- The channel <holds key>:<channel> receives "grant <now> <lease> <fence> <id>", "next <ms>".
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <csignal>
-#include <iostream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -157,9 +157,11 @@ bool is_confirmed(const std::string& question) {
     throw Error(ErrorKind::usage, "nothing was done: there is no terminal to ask on, so say --yes");
   }
   write_all(STDERR_FILENO, "dlock: " + question + " [y/N] ");
-  std::string answer;
-  std::getline(std::cin, answer);
-  return answer == "y" || answer == "yes";
+  // A terminal gives one line. std::cin would make every start of dlock slower.
+  char line[16];
+  const auto length = read(STDIN_FILENO, line, sizeof line);
+  const std::string_view answer(line, static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
+  return answer == "y\n" || answer == "yes\n";
 }
 
 /// The keys given, and all held keys that match a pattern, if the user confirms these.

@@ -6,7 +6,6 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "base/wait.hpp"
-#include "net/resolve.hpp"
 
 namespace dlock {
 namespace {
@@ -89,15 +88,7 @@ HttpAddress EtcdClient::address_of_request(const std::string& path) const {
 void EtcdClient::look_up(const CallOptions& call_options) {
   const Endpoint& server = servers_[current_];
   if (addresses_[current_]) return;
-  std::vector<std::string> found = resolve_in_digits(server.host, call_options);
-  const auto has = [](const std::string& text, char what) {
-    return text.find(what) != std::string::npos;
-  };
-  // libcurl accepts no zone here, and does not look up a host that is an IPv6 address.
-  std::erase_if(found, [&](const std::string& address) { return has(address, '%'); });
-  if (has(server.host, ':')) found.clear();
-  const std::string name = server.host + ":" + std::to_string(server.port) + ":";
-  addresses_[current_] = found.empty() ? "" : name + joined(found, ",", in_brackets);
+  addresses_[current_] = resolved_addresses(server.host, server.port, call_options);
 }
 
 /// The name for messages; with several servers, it contains the address of the current one.
@@ -192,8 +183,9 @@ std::variant<EtcdClient::Answers, EtcdClient::Trouble> EtcdClient::try_once(
   }
   std::vector<HttpCall> calls;
   for (const EtcdRequest& request : requests)
-    calls.push_back({address_of_request(request.path), request.fields.dump(), once});
-  http_.post(calls, call_options);
+    calls.push_back(
+        {.to = address_of_request(request.path), .body = request.fields.dump(), .once = once});
+  http_.send(calls, call_options);
   Answers answers;
   for (const HttpCall& call : calls) {
     std::optional<EtcdAnswer> answer;
@@ -271,7 +263,7 @@ json EtcdClient::done(const EtcdRequest& request, const CallOptions& call_option
 
 void EtcdClient::open_stream(const std::string& path, const std::string& body) {
   stream_server_ = current_;
-  http_.open_stream(address_of_request(path), body);
+  http_.open_stream({.to = address_of_request(path), .body = body});
 }
 
 std::variant<std::string, HttpClient::StreamEnd> EtcdClient::next_line(Deadline until,

@@ -9,6 +9,7 @@
 #include <curl/curl.h>
 
 #include <algorithm>
+#include <cctype>
 #include <deque>
 #include <filesystem>
 #include <new>
@@ -18,6 +19,7 @@
 #include "base/error.hpp"
 #include "base/shared_library.hpp"
 #include "base/text.hpp"
+#include "net/resolve.hpp"
 #include "net/tls.hpp"
 
 // libcurl's header defines these as macros, to check arguments.
@@ -119,14 +121,27 @@ HttpCall::End end_of(CURLcode code, const std::string& trouble) {
   return refused ? HttpCall::End::certificate_refused : HttpCall::End::failed;
 }
 
+/// Whether a setting is the text of a file, and not its name.
+bool is_pem(std::string_view text) { return text.starts_with("-----BEGIN"); }
+
 }  // namespace
+
+std::string resolved_addresses(const std::string& host, int port, const CallOptions& call_options) {
+  std::vector<std::string> found = resolve_in_digits(host, call_options);
+  const auto has = [](const std::string& text, char what) {
+    return text.find(what) != std::string::npos;
+  };
+  // libcurl accepts no zone here, and does not look up a host that is an IPv6 address.
+  std::erase_if(found, [&](const std::string& address) { return has(address, '%'); });
+  if (found.empty() || has(host, ':')) return "";
+  return host + ":" + std::to_string(port) + ":" + joined(found, ",", in_brackets);
+}
 
 /// A request in flight, from construction to destruction. It does not move in memory, because
 /// libcurl points into it.
 struct HttpClient::Transfer {
   /// `time` is the longest time to connect.
-  Transfer(HttpClient& of, const HttpAddress& to, std::string body_text, bool is_once,
-           milliseconds time);
+  Transfer(HttpClient& of, const HttpCall& call, milliseconds time);
   ~Transfer() {
     libcurl().curl_multi_remove_handle(static_cast<CURLM*>(client.multi_.get()), handle.get());
     std::erase(client.under_way_, this);
@@ -138,7 +153,9 @@ struct HttpClient::Transfer {
   CURLcode set(CURLoption option, Value value) const {
     return libcurl().curl_easy_setopt(handle.get(), option, value);
   }
-  void encrypt();
+  void choose_method(const std::string& method) const;
+  void encrypt() const;
+  void set_file(CURLoption file, CURLoption text, const std::string& given) const;
   void take_result(HttpCall& call);
 
   /// libcurl calls this with a part of the answer to `transfer`. Any result other than the part's
@@ -151,6 +168,19 @@ struct HttpClient::Transfer {
     } catch (const std::bad_alloc&) {
       return 0;  // an exception must not pass through libcurl
     }
+    return size * count;
+  }
+
+  /// libcurl calls this with each line of the answer's header.
+  static std::size_t receive_field(char* data, std::size_t size, std::size_t count,
+                                   void* transfer) {
+    std::string_view value(data, size * count);
+    std::string name(take_until(value, ':'));
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    value.remove_prefix(std::min(value.size(), value.find_first_not_of(' ')));
+    value = value.substr(0, value.find_first_of("\r\n"));
+    static_cast<Transfer*>(transfer)->answer_fields[name] = value;
     return size * count;
   }
 
@@ -171,6 +201,7 @@ struct HttpClient::Transfer {
   CurlListPtr resolved;
   std::string body;
   std::string answer;
+  std::map<std::string, std::string> answer_fields;
   bool once;
   bool sent = false;  ///< at least in part
   bool done = false;
@@ -178,23 +209,28 @@ struct HttpClient::Transfer {
   char trouble[CURL_ERROR_SIZE] = "";
 };
 
-HttpClient::Transfer::Transfer(HttpClient& of, const HttpAddress& to, std::string body_text,
-                               bool is_once, milliseconds time)
-    : client(of), body(std::move(body_text)), once(is_once) {
+HttpClient::Transfer::Transfer(HttpClient& of, const HttpCall& call, milliseconds time)
+    : client(of), body(call.body), once(call.once) {
   if (handle == nullptr) throw_out_of_memory();
   if (client.multi_ == nullptr) client.multi_ = new_multi();
   append(headers, "Content-Type: application/json");
   append(headers, "Expect:");
+  for (const std::string& field : call.fields) append(headers, field);
   if (!client.authorization_.empty()) append(headers, "Authorization: " + client.authorization_);
-  append(connect_to, to.connect_to);
-  append(resolved, to.resolved);
-  set(CURLOPT_URL, to.url.c_str());
+  append(connect_to, call.to.connect_to);
+  append(resolved, call.to.resolved);
+  set(CURLOPT_URL, call.to.url.c_str());
   set(CURLOPT_CONNECT_TO, connect_to.get());
   set(CURLOPT_RESOLVE, resolved.get());
   set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
   set(CURLOPT_HTTPHEADER, headers.get());
-  set(CURLOPT_POSTFIELDSIZE, static_cast<long>(body.size()));
-  set(CURLOPT_POSTFIELDS, body.c_str());
+  choose_method(call.method);
+  if (!call.signed_for.empty()) {
+    set(CURLOPT_AWS_SIGV4, call.signed_for.c_str());
+    set(CURLOPT_USERPWD, call.signed_by.c_str());
+  }
+  set(CURLOPT_HEADERFUNCTION, &Transfer::receive_field);
+  set(CURLOPT_HEADERDATA, static_cast<void*>(this));
   set(CURLOPT_WRITEFUNCTION, &Transfer::receive);
   set(CURLOPT_WRITEDATA, static_cast<void*>(this));
   set(CURLOPT_PREREQDATA, static_cast<void*>(this));
@@ -217,24 +253,46 @@ HttpClient::Transfer::Transfer(HttpClient& of, const HttpAddress& to, std::strin
   libcurl().curl_multi_add_handle(static_cast<CURLM*>(client.multi_.get()), handle.get());
 }
 
-void HttpClient::Transfer::encrypt() {
+void HttpClient::Transfer::choose_method(const std::string& method) const {
+  if (method == "GET") {
+    set(CURLOPT_HTTPGET, 1L);
+    return;
+  }
+  set(CURLOPT_POSTFIELDSIZE, static_cast<long>(body.size()));
+  set(CURLOPT_POSTFIELDS, body.c_str());
+  if (method != "POST") set(CURLOPT_CUSTOMREQUEST, method.c_str());
+}
+
+/// Sets a file by its name, or its text, which libcurl copies.
+void HttpClient::Transfer::set_file(CURLoption file, CURLoption text,
+                                    const std::string& given) const {
+  if (!is_pem(given)) {
+    set(file, given.c_str());
+    return;
+  }
+  curl_blob copy{const_cast<char*>(given.data()), given.size(), CURL_BLOB_COPY};
+  set(text, &copy);
+}
+
+void HttpClient::Transfer::encrypt() const {
   if (!client.tls_) return;
   const TlsSettings& tls = *client.tls_;
   // libcurl's error names neither a bad file nor its contents, so check the files first.
-  if (!client.files_checked_) client_context(tls);
+  if (!client.files_checked_ && !is_pem(tls.ca) && !is_pem(tls.certificate)) client_context(tls);
   client.files_checked_ = true;
   std::error_code none;
   if (!tls.ca.empty()) {
     const bool folder = std::filesystem::is_directory(tls.ca, none);
     // A new handle has the system's file and directory, and would trust both.
     set(CURLOPT_CAPATH, folder ? tls.ca.c_str() : nullptr);
-    set(CURLOPT_CAINFO, folder ? nullptr : tls.ca.c_str());
+    if (folder) set(CURLOPT_CAINFO, nullptr);
+    if (!folder) set_file(CURLOPT_CAINFO, CURLOPT_CAINFO_BLOB, tls.ca);
     // The file may be replaced while a lock is held; libcurl would cache it for a day.
     set(CURLOPT_CA_CACHE_TIMEOUT, 0L);
   }
   if (tls.certificate.empty()) return;
-  set(CURLOPT_SSLCERT, tls.certificate.c_str());
-  set(CURLOPT_SSLKEY, tls.key.c_str());
+  set_file(CURLOPT_SSLCERT, CURLOPT_SSLCERT_BLOB, tls.certificate);
+  set_file(CURLOPT_SSLKEY, CURLOPT_SSLKEY_BLOB, tls.key);
   // If the file now holds an encrypted key, OpenSSL would ask on the terminal.
   set(CURLOPT_KEYPASSWD, "");
 }
@@ -245,6 +303,7 @@ void HttpClient::Transfer::take_result(HttpCall& call) {
   call.may_have_come = sent;
   if (code == CURLE_OK) {
     call.answer = std::move(answer);
+    call.answer_fields = std::move(answer_fields);
     libcurl().curl_easy_getinfo(handle.get(), CURLINFO_RESPONSE_CODE, &call.status);
     return;
   }
@@ -289,11 +348,10 @@ bool HttpClient::wait(Deadline until, int cancel_fd) {
   return !readable(cancel_fd);
 }
 
-void HttpClient::post(std::vector<HttpCall>& calls, const CallOptions& call_options) {
+void HttpClient::send(std::vector<HttpCall>& calls, const CallOptions& call_options) {
   std::deque<Transfer> transfers;
   for (const HttpCall& call : calls) {
-    const auto left = left_until(call_options.deadline);
-    transfers.emplace_back(*this, call.to, call.body, call.once, left);
+    transfers.emplace_back(*this, call, left_until(call_options.deadline));
   }
   const auto all_done = [&] {
     return std::all_of(transfers.begin(), transfers.end(),
@@ -310,9 +368,9 @@ void HttpClient::post(std::vector<HttpCall>& calls, const CallOptions& call_opti
   if (interrupted) throw_interrupted();
 }
 
-void HttpClient::open_stream(const HttpAddress& to, const std::string& body) {
+void HttpClient::open_stream(const HttpCall& call) {
   close_stream();
-  stream_ = std::make_unique<Transfer>(*this, to, body, false, longest_connect);
+  stream_ = std::make_unique<Transfer>(*this, call, longest_connect);
 }
 
 void HttpClient::close_stream() { stream_.reset(); }

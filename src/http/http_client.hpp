@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,7 +20,11 @@ struct HttpAddress {
   std::string resolved{};
 };
 
-/// One POST of JSON and its result.
+/// The addresses of `host` in the form of HttpAddress::resolved, looked up by the deadline. Throws
+/// Error{unavailable} for a host without an address.
+std::string resolved_addresses(const std::string& host, int port, const CallOptions& call_options);
+
+/// One request, by default a POST of JSON, and its result.
 struct HttpCall {
   enum class End {
     answered,
@@ -30,18 +35,32 @@ struct HttpCall {
 
   HttpAddress to;
   std::string body;
+  std::string method = "POST";
+  std::vector<std::string> fields{};  ///< of the request's header, each `Name: value`
+  /// `aws:amz:REGION:SERVICE` and `KEY_ID:SECRET`: libcurl signs the request for AWS (signature
+  /// version 4). Empty: no signature.
+  std::string signed_for{};
+  std::string signed_by{};
   bool once = false;          ///< do not send it again if a kept connection ends without an answer
   End end = End::failed;      ///< this and all that follows is the result
   std::string trouble{};      ///< why there is no answer, for people
   bool may_have_come = true;  ///< the server may have received the request
   long status = 0;            ///< of the answer
   std::string answer{};       ///< its body
+  std::map<std::string, std::string> answer_fields{};  ///< of its header; names in lower case
+
+  /// A field of the answer's header; empty if it has none of this name.
+  std::string answer_field(const std::string& name) const {
+    const auto found = answer_fields.find(name);
+    return found == answer_fields.end() ? "" : found->second;
+  }
 };
 
-/// Sends POSTs over HTTP/1.1 with libcurl, on connections that stay open, and reads one endless
+/// Sends requests over HTTP/1.1 with libcurl, on connections that stay open, and reads one endless
 /// answer, the stream, at the same time. One thread uses it at a time.
 class HttpClient {
  public:
+  /// In `tls`, a PEM text may stand in place of a file's name.
   explicit HttpClient(std::optional<TlsSettings> tls);
   ~HttpClient();
   HttpClient(const HttpClient&) = delete;
@@ -55,10 +74,10 @@ class HttpClient {
   /// fails if it has no answer at the deadline, or an answer of more than 16 MiB. Throws
   /// Error{interrupted}, Error{usage} if a file in the TLS settings is unusable, and
   /// Error{host_refused} without libcurl.
-  void post(std::vector<HttpCall>& calls, const CallOptions& call_options);
+  void send(std::vector<HttpCall>& calls, const CallOptions& call_options);
 
-  /// Opens a stream of lines in place of the previous one.
-  void open_stream(const HttpAddress& to, const std::string& body);
+  /// Opens a stream of lines, the answer to `call`, in place of the previous one.
+  void open_stream(const HttpCall& call);
   bool has_stream() const { return stream_ != nullptr; }
   void close_stream();
   enum class StreamEnd { due, interrupted, broken };

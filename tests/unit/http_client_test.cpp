@@ -30,8 +30,9 @@ TEST_CASE("http: of a name's addresses one that is silent leaves time for the ne
   const std::string host = "two.test:" + std::to_string(port);
   HttpClient client(std::nullopt);
   const auto trouble_of = [&](const std::string& addresses, milliseconds within) {
-    std::vector<HttpCall> calls{{{"http://" + host + "/", {}, host + ":" + addresses}, "{}"}};
-    client.post(calls, {later(BootClock::now(), within), -1});
+    std::vector<HttpCall> calls{
+        {.to = {"http://" + host + "/", {}, host + ":" + addresses}, .body = "{}"}};
+    client.send(calls, {later(BootClock::now(), within), -1});
     return calls[0].trouble;
   };
   CHECK(trouble_of("127.0.0.2", milliseconds(500)) == "no answer in time");
@@ -42,8 +43,8 @@ TEST_CASE("http: of a name's addresses one that is silent leaves time for the ne
 HttpCall answered(const Step& step) {
   FakeServer server({step}, true);
   HttpClient client(std::nullopt);
-  std::vector<HttpCall> calls{{url_of(server.address()), "{}"}};
-  client.post(calls, patiently());
+  std::vector<HttpCall> calls{{.to = url_of(server.address()), .body = "{}"}};
+  client.send(calls, patiently());
   return calls.front();
 }
 
@@ -66,7 +67,7 @@ TEST_CASE("http: a stream is told line by line, and one whose line does not end 
   FakeServer endless({flood(ok + "one\n")}, true);
   HttpClient client(std::nullopt);
   const auto told = [&](const FakeServer& server) {
-    client.open_stream(url_of(server.address()), "{}");
+    client.open_stream({.to = url_of(server.address()), .body = "{}"});
     std::vector<std::string> all;
     while (true) {
       auto line = client.next_line(patiently().deadline, -1);
@@ -82,8 +83,8 @@ TEST_CASE("http: a stream is told line by line, and one whose line does not end 
 }
 
 HttpCall posted(HttpClient& client, const Address& address, bool once) {
-  std::vector<HttpCall> calls{{url_of(address), "{}", once}};
-  client.post(calls, patiently());
+  std::vector<HttpCall> calls{{.to = url_of(address), .body = "{}", .once = once}};
+  client.send(calls, patiently());
   return calls.front();
 }
 
@@ -122,7 +123,7 @@ TEST_CASE("http: a request may have come though the next connection is refused")
 TEST_CASE("http: another login closes the stream, whose request has the headers of the last") {
   FakeServer server({silence()}, true);
   HttpClient client(std::nullopt);
-  client.open_stream(url_of(server.address()), "{}");
+  client.open_stream({.to = url_of(server.address()), .body = "{}"});
   REQUIRE(client.has_stream());
   client.set_authorization("another");
   CHECK(!client.has_stream());

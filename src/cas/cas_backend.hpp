@@ -9,6 +9,7 @@
 
 #include "base/clock.hpp"
 #include "base/wait.hpp"
+#include "lock/grant.hpp"
 #include "lock/store.hpp"
 
 namespace dlock {
@@ -32,7 +33,10 @@ struct Lives {
 struct Snapshot {
   std::string text;
   Version version = 0;
-  microseconds clock{0};         ///< of the engine, in the request that read the record
+  microseconds clock{0};  ///< of the engine, in the request that read the record
+  /// The engine's clock may have been ahead of `clock` by this much: it shows whole seconds, or its
+  /// servers differ. Every lease in the record is longer than its holder counts on by this much.
+  milliseconds clock_unsure{0};
   Deadline sent{};               ///< before that request went out
   std::optional<Lives> lives{};  ///< nothing: the engine cannot tell
   /// The engine's count of writes, from which fences are made; 0 if it does not count them.
@@ -173,6 +177,10 @@ class CasBackend {
     (void)awaited;
     return false;
   }
+
+  /// The engine's clock in its last answer; nothing: only a read shows it. If every answer shows
+  /// the clock, a holder renews by one write.
+  virtual std::optional<DatedAnswer> last_clock() const { return std::nullopt; }
 
   /// The leases of the engine; null if it has a clock instead.
   virtual CasLeases* leases() { return nullptr; }

@@ -52,9 +52,10 @@ bool suits(const EngineLease& lease, milliseconds wanted) {
 /// short lease is over.
 std::optional<Grant> seen_grant(const HoldEntry& hold, const Snapshot& seen) {
   const auto left = std::chrono::floor<milliseconds>(left_of(hold, seen.clock));
-  const Deadline until = valid_until(seen.sent, left);
-  if (until - BootClock::now() < hold.lease / 2) return std::nullopt;
-  return Grant{hold.fence, Lease{hold.lease, until}, false};
+  const Deadline until = valid_until(seen.sent, left - seen.clock_unsure);
+  const auto lease = hold.lease - seen.clock_unsure;
+  if (until - BootClock::now() < lease / 2) return std::nullopt;
+  return Grant{hold.fence, Lease{lease, until}, false};
 }
 
 }  // namespace
@@ -148,7 +149,8 @@ void CasStore::begin_min_hold(OpenRecord& record, const Snapshot& seen, const Ch
 }
 
 Lease CasStore::lease_from(const Snapshot& seen, milliseconds length, const OwnLife& own) const {
-  if (leases_ == nullptr) return {length, valid_until(seen.sent, length)};
+  const auto counted = length - seen.clock_unsure;
+  if (leases_ == nullptr) return {counted, valid_until(seen.sent, counted)};
   return {own.lease.length, valid_until(own.lease.sent, own.lease.length)};
 }
 
@@ -275,6 +277,7 @@ std::optional<Wake> CasStore::look(const Claim& claim, Deadline until, int cance
   OpenRecord record = open(claim.key, claim.token, seen);
   const HoldEntry* own = record.table.find_hold(claim.token);
   if (own != nullptr && own->inside()) {
+    if (backend_->last_clock()) own_[claim.key] = seen;
     return Wake{Wake::Reason::granted, {}, seen_grant(*own, seen)};
   }
   const bool waits = record.table.find_waiter(claim.token) != record.table.queue.end();

@@ -133,7 +133,10 @@ Answer CasStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& 
   const Snapshot seen = change(how, [&](OpenRecord& record, bool) {
     HolderIdentity backing;
     backing.mailbox = own.address;
-    const auto outcome = record.table.acquire(claim, ask, backing, record.now, record);
+    Claim longer = claim;
+    longer.ttl += record.clock_unsure();
+    if (claim.floor > milliseconds(0)) longer.floor += record.clock_unsure();
+    const auto outcome = record.table.acquire(longer, ask, backing, record.now, record);
     const auto* granted = std::get_if<Granted>(&outcome);
     if (granted != nullptr) {
       Grant grant{granted->fence, Lease{granted->lease, {}}};
@@ -179,7 +182,9 @@ Renewed CasStore::renew(const Claim& claim, const RenewalOptions& terms,
     renewed = {};
     attached = record.lease_of(claim.token);
     held_before = record.held_before(claim.token);
-    const auto lease = record.table.renew(claim.token, terms.ttl, record.now, record);
+    auto ttl = terms.ttl;
+    if (ttl) *ttl += record.clock_unsure();
+    const auto lease = record.table.renew(claim.token, ttl, record.now, record);
     HoldEntry* hold = record.table.find_hold(claim.token);
     if (!lease || hold == nullptr) {
       renewed = {std::nullopt, record.table.evicted_by(claim.token)};
@@ -194,7 +199,7 @@ Renewed CasStore::renew(const Claim& claim, const RenewalOptions& terms,
   };
   std::optional<Snapshot> seen;
   try {
-    seen = change({claim.key, claim.token, call_options, &own}, renew_in);
+    seen = change({claim.key, claim.token, call_options, &own, dated_anew(claim.key)}, renew_in);
   } catch (const Error& error) {
     // The read has renewed the lease of the hold, too. If only the write failed, because the engine
     // is full or clients that join the queue wrote first each time, the hold is renewed.
@@ -238,6 +243,21 @@ std::optional<Snapshot> CasStore::last_written(const Claim& claim, ReleaseMode m
   const bool min_hold_counts = claim.floor > milliseconds(0) && mode != ReleaseMode::ignore_floor;
   if (min_hold_counts && !leases_) return std::nullopt;
   over.clock = clock_since(over);
+  return over;
+}
+
+/// The record as this store last wrote it, for a renewal without a read. The clock is that of the
+/// engine's last answer, as if that had been sent at once, so the new lease ends rather late than
+/// early. Only a read may judge the leases of other holders.
+std::optional<Snapshot> CasStore::dated_anew(const LockKey& key) const {
+  const auto clock = backend_->last_clock();
+  const auto known = own_.find(key);
+  if (!clock || known == own_.end() || crowd_in(known->second.text).holders > 1) {
+    return std::nullopt;
+  }
+  Snapshot over = known->second;
+  over.sent = BootClock::now();
+  over.clock = clock->clock + passed_since(clock->sent);
   return over;
 }
 

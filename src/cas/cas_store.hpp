@@ -91,6 +91,7 @@ class CasStore final : public Store, public FenceRegister, public Latches {
   std::string latch_record(const LockKey& key) const { return prefix_ + "latch:" + key.text; }
   std::string arrivals_at(const LatchRecord& latch) const;
   std::optional<Snapshot> last_written(const Claim& claim, ReleaseMode mode) const;
+  std::optional<Snapshot> dated_anew(const LockKey& key) const;
   void sweep(const std::string& prefix, const std::string& after, const CallOptions& call_options);
   void sweep_arrivals(const CallOptions& call_options);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <set>
 
@@ -192,7 +193,7 @@ milliseconds OpenRecord::provisional_lease() const {
   constexpr milliseconds turn{100};
   const auto crowd = std::count_if(before_.queue.begin(), before_.queue.end(),
                                    [](const auto& each) { return each.limit != exclusive; });
-  return std::max(WaiterNotifier::provisional_lease(), turn * crowd);
+  return std::max(WaiterNotifier::provisional_lease(), turn * crowd) + seen_.clock_unsure;
 }
 
 bool OpenRecord::wake(const WaiterEntry& waiter, const Message& message) {
@@ -307,6 +308,21 @@ std::optional<microseconds> take_end(std::string& value) {
   if (!ends) return std::nullopt;
   value = std::string(rest);
   return microseconds(*ends);
+}
+
+std::string plain_name(std::string_view name, std::string_view shown) {
+  constexpr std::size_t longest = 40, digits = 16;
+  std::string slug;
+  for (const char each : shown) {
+    const auto c = static_cast<char>(std::tolower(static_cast<unsigned char>(each)));
+    const bool is_plain = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+    if (!is_plain && (slug.empty() || slug.back() == '-')) continue;
+    slug += is_plain ? c : '-';
+    if (slug.size() == longest) break;
+  }
+  if (!slug.empty() && slug.back() != '-') slug += '-';
+  const std::string hash = short_name(name);
+  return slug + std::string(digits - hash.size(), '0') + hash;
 }
 
 }  // namespace dlock

@@ -24,6 +24,7 @@ class OpenRecord final : public WaiterNotifier {
   bool wake(const WaiterEntry& waiter, const Message& message) override;
   /// Unlimited if entries have lives, because no hold ends before its life.
   milliseconds provisional_lease() const override;
+  milliseconds clock_unsure() const { return seen_.clock_unsure; }
 
   /// Whether there are messages to send, or the table differs from the record in more than the last
   /// requests of waiters that others see alive anyway.
@@ -106,5 +107,9 @@ constexpr std::string_view first_word_of_value = "ends ";
 std::string value_of(const Update& update);
 /// Removes the expiry from the front of a value; returns nothing if the value is not dlock's.
 std::optional<microseconds> take_end(std::string& value);
+
+/// A name for the record `name` where an engine permits only lower-case letters, digits and dashes:
+/// what `shown` has of these, 40 at most, and a hash of the whole name.
+std::string plain_name(std::string_view name, std::string_view shown);
 
 }  // namespace dlock

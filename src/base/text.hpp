@@ -37,6 +37,11 @@ void append_percent_encoded(std::string& out, std::string_view text, std::string
 /// Reverses percent_encoded(); a '%' without two hex digits after it stays.
 std::string percent_decoded(std::string_view text);
 
+/// Base64 with padding (RFC 4648, section 4).
+std::string to_base64(std::string_view bytes);
+/// Decodes `text` up to the first character that is not base64.
+std::string from_base64(std::string_view text);
+
 /// Removes the front of `text` up to and including the first `separator`, and returns the front
 /// without the separator. Without a separator it takes all of `text`.
 inline std::string_view take_until(std::string_view& text, char separator) {

@@ -13,6 +13,7 @@
 #include "cas/cas_store.hpp"
 #include "compat/compat_store.hpp"
 #include "etcd/etcd_backend.hpp"
+#include "k8s/kube_backend.hpp"
 #include "local/local_store.hpp"
 #include "lock/store.hpp"
 #include "output/log.hpp"
@@ -176,6 +177,13 @@ std::unique_ptr<As> open(const ServerSettings& settings, const LinkListener& on_
     return std::make_unique<CasStore>(std::move(backend), settings.prefix);
   }
 #endif
+#ifdef DLOCK_WITH_KUBERNETES
+  if (const auto* cluster = std::get_if<KubeTarget>(&settings.server)) {
+    auto backend = std::make_unique<KubeBackend>(cluster->context, cluster->name_space,
+                                                 settings.prefix, cluster->name());
+    return std::make_unique<CasStore>(std::move(backend), settings.prefix);
+  }
+#endif
   const auto* quorum = std::get_if<QuorumTarget>(&settings.server);
   if (quorum == nullptr) {
     RedisStoreOptions redis{settings.prefix, settings.replicas};
@@ -190,7 +198,7 @@ std::unique_ptr<As> open(const ServerSettings& settings, const LinkListener& on_
   } else {
     throw_usage(
         "a majority of servers keeps no latch: name one of them, or an engine that replicates: "
-        "Sentinel, a Cluster, a database, etcd or ZooKeeper");
+        "Sentinel, a Cluster, a database, etcd, ZooKeeper or Kubernetes");
   }
 }
 

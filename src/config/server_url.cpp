@@ -3,6 +3,7 @@
 #include <sys/un.h>
 
 #include <algorithm>
+#include <cctype>
 #include <climits>
 #include <utility>
 
@@ -105,6 +106,29 @@ ZooKeeperTarget parse_zookeeper(std::string_view rest) {
   constexpr int usual_zookeeper_port = 2181;
   const UrlParts parts = url_parts(rest, "zk://HOST[:PORT],.../CHROOT");
   return ZooKeeperTarget{members_in(parts, false, usual_zookeeper_port), chroot_from(parts.path)};
+}
+
+KubeTarget parse_kubernetes(std::string_view rest) {
+#ifndef DLOCK_WITH_KUBERNETES
+  throw_usage("this dlock was built without Kubernetes (DLOCK_KUBERNETES is off)");
+#endif
+  constexpr const char* form = "k8s://[NAMESPACE][?context=NAME]";
+  UrlParts parts = url_parts(rest, true);
+  KubeTarget target{std::string(parts.hosts)};
+  const bool plain = std::all_of(parts.hosts.begin(), parts.hosts.end(), [](unsigned char c) {
+    return c == '-' || std::isdigit(c) != 0 || std::islower(c) != 0;
+  });
+  if (parts.user || parts.password || !parts.path.empty() || !plain) {
+    throw_usage(std::string("a namespace has lower-case letters, digits and dashes: ") + form);
+  }
+  while (!parts.query.empty()) {
+    const UrlParameter parameter = take_parameter(parts.query);
+    if (parameter.name != "context") {
+      throw_usage("\"" + redacted(parameter.name) + "\" after the ? is unknown: " + form);
+    }
+    target.context = parameter.value;
+  }
+  return target;
 }
 
 Endpoint parse_unix(std::string_view rest) {
@@ -255,6 +279,10 @@ std::string ZooKeeperTarget::name() const {
          escaped(chroot);
 }
 
+std::string KubeTarget::name() const {
+  return "k8s://" + name_space + (context.empty() ? "" : "?context=" + escaped(context));
+}
+
 Target parse_server_url(std::string_view text) {
   // `$(cat ...)` of other shells, or a user, may leave a line end in a file or variable.
   while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
@@ -271,6 +299,7 @@ Target parse_server_url(std::string_view text) {
   if (scheme == "postgres" || scheme == "postgresql") return parse_postgres(text, rest);
   if (scheme == "mysql" || scheme == "mariadb") return parse_mysql(scheme, rest);
   if (scheme == "etcd" || scheme == "etcds") return parse_etcd(rest, scheme == "etcds");
+  if (scheme == "k8s") return parse_kubernetes(rest);
   if (scheme == "zk") return parse_zookeeper(rest);
   if (scheme == "zks") throw_usage("zks://: ZooKeeper's library comes without TLS: write zk://");
   const auto plus = scheme.find('+');

@@ -63,9 +63,18 @@ struct ZooKeeperTarget {
   std::string name() const;
 };
 
+/// A namespace of the Kubernetes cluster in which dlock runs, or that kubectl would ask.
+struct KubeTarget {
+  std::string name_space{};  ///< empty: that of the pod, or of the context
+  std::string context{};     ///< of kubectl's configuration; empty: the current one
+  bool operator==(const KubeTarget&) const = default;
+  /// `k8s://NAMESPACE?context=NAME`, for people.
+  std::string name() const;
+};
+
 /// The engine that a URL names; an Endpoint is a single Redis or Valkey.
 using Target = std::variant<LocalTarget, Endpoint, SentinelTarget, ClusterTarget, QuorumTarget,
-                            SqlTarget, EtcdTarget, ZooKeeperTarget>;
+                            SqlTarget, EtcdTarget, ZooKeeperTarget, KubeTarget>;
 
 /// Whether the target is Redis or Valkey in any deployment.
 inline bool is_redis(const Target& target) {

@@ -17,6 +17,7 @@
 #include "config/server_url.hpp"
 #include "doctor/doctor.hpp"
 #include "etcd/etcd_survey.hpp"
+#include "k8s/kube_survey.hpp"
 #include "net/tls.hpp"
 #include "zookeeper/zookeeper_survey.hpp"
 
@@ -117,6 +118,8 @@ struct ZooKeeperFacts : Facts, ZooKeeperStatus {
   std::vector<ZooKeeperServerStatus> servers{};  ///< those of the URL
   milliseconds session_asked{0};
 };
+
+struct KubeFacts : Contact, KubeStatus {};
 
 struct LocalFacts : Facts {
   std::string directory{};
@@ -297,5 +300,8 @@ bool loses_leases(const std::string& version);
 
 Findings check_zookeeper(const ZooKeeperFacts& facts);
 std::string label_of(const ZooKeeperFacts& facts);
+
+Findings check_kubernetes(const KubeFacts& facts);
+std::string label_of(const KubeFacts& facts);
 
 }  // namespace dlock

@@ -65,5 +65,6 @@ Diagnosis diagnose(const SqlTarget& target, const DoctorOptions& options, const 
 Diagnosis diagnose(const EtcdTarget& target, const DoctorOptions& options, const OpenStore& open);
 Diagnosis diagnose(const ZooKeeperTarget& target, const DoctorOptions& options,
                    const OpenStore& open);
+Diagnosis diagnose(const KubeTarget& target, const DoctorOptions& options, const OpenStore& open);
 
 }  // namespace dlock

@@ -67,6 +67,25 @@ struct Rights {
         "setAcl {} auth:{}:PASSWORD:cdrwa\n",
         path, user, path, user);
   }
+  std::string operator()(const KubeTarget& target) const {
+    const std::string in = target.name_space.empty() ? "NAMESPACE" : target.name_space;
+    return sentence(
+        "apiVersion: rbac.authorization.k8s.io/v1\n"
+        "kind: Role\n"
+        "metadata: {name: dlock, namespace: {}}\n"
+        "rules:\n"
+        "- apiGroups: [coordination.k8s.io]\n"
+        "  resources: [leases]\n"
+        "  verbs: [get, list, watch, create, update, delete]\n"
+        "---\n"
+        "apiVersion: rbac.authorization.k8s.io/v1\n"
+        "kind: RoleBinding\n"
+        "metadata: {name: dlock, namespace: {}}\n"
+        "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: dlock}\n"
+        "subjects:\n"
+        "- {kind: ServiceAccount, name: ACCOUNT, namespace: {}}\n",
+        in, in, in);
+  }
 
  private:
   std::string line(Topology topology, const Endpoint& server) const {

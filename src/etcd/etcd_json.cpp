@@ -12,9 +12,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view digits_of_base64 =
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
 /// The field `name`, or an empty object if there is no such field, as in another product's answer.
 const json& member(const json& object, const char* name) {
   static const json nothing = json::object();
@@ -126,39 +123,6 @@ std::vector<EtcdEvent> events_in(const json& answer) {
                       member(event, "type") == "DELETE"});
   }
   return events;
-}
-
-std::string to_base64(std::string_view bytes) {
-  std::string text;
-  text.reserve((bytes.size() + 2) / 3 * 4);
-  for (std::size_t at = 0; at < bytes.size(); at += 3) {
-    const auto group = bytes.substr(at, 3);
-    std::uint32_t bits = 0;
-    for (std::size_t i = 0; i < 3; ++i) {
-      bits = bits << 8 | (i < group.size() ? static_cast<unsigned char>(group[i]) : 0u);
-    }
-    for (std::size_t i = 0; i < 4; ++i) {
-      text += i <= group.size() ? digits_of_base64[bits >> (18 - 6 * i) & 63] : '=';
-    }
-  }
-  return text;
-}
-
-std::string from_base64(std::string_view text) {
-  std::string bytes;
-  bytes.reserve(text.size() / 4 * 3 + 2);
-  std::uint32_t bits = 0;
-  int known = 0;
-  for (const char c : text) {
-    const auto digit = digits_of_base64.find(c);
-    if (digit == std::string_view::npos) break;
-    bits = bits << 6 | static_cast<std::uint32_t>(digit);
-    known += 6;
-    if (known < 8) continue;
-    known -= 8;
-    bytes += static_cast<char>(bits >> known & 255);
-  }
-  return bytes;
 }
 
 }  // namespace dlock

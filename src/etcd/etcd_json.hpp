@@ -84,9 +84,4 @@ struct EtcdEvent {
 };
 std::vector<EtcdEvent> events_in(const nlohmann::json& answer);
 
-/// Base64 as the JSON of gRPC's gateway encodes bytes (RFC 4648, section 4).
-std::string to_base64(std::string_view bytes);
-/// Decodes `text` up to the first character that is not base64.
-std::string from_base64(std::string_view text);
-
 }  // namespace dlock

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <ctime>
 #include <deque>
 #include <filesystem>
 #include <new>
@@ -135,6 +136,14 @@ std::string resolved_addresses(const std::string& host, int port, const CallOpti
   std::erase_if(found, [&](const std::string& address) { return has(address, '%'); });
   if (found.empty() || has(host, ':')) return "";
   return host + ":" + std::to_string(port) + ":" + joined(found, ",", in_brackets);
+}
+
+std::optional<microseconds> HttpCall::date() const {
+  std::tm parts{};
+  // The form that RFC 9110, section 5.6.7, requires of servers. dlock sets no locale for times.
+  const std::string text = answer_field("date");
+  if (strptime(text.c_str(), "%a, %d %b %Y %H:%M:%S GMT", &parts) == nullptr) return std::nullopt;
+  return std::chrono::seconds(timegm(&parts));
 }
 
 /// A request in flight, from construction to destruction. It does not move in memory, because

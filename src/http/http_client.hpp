@@ -54,6 +54,8 @@ struct HttpCall {
     const auto found = answer_fields.find(name);
     return found == answer_fields.end() ? "" : found->second;
   }
+  /// The server's time in the answer, cut off to whole seconds; nothing: it does not tell.
+  std::optional<microseconds> date() const;
 };
 
 /// Sends requests over HTTP/1.1 with libcurl, on connections that stay open, and reads one endless

@@ -8,9 +8,9 @@
 #include <iterator>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "cli/databases.hpp"
 #include "cli/place.hpp"
-#include "etcd/etcd_json.hpp"
 #include "support/etcd_servers.hpp"
 #include "support/tls_files.hpp"
 

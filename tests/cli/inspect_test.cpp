@@ -6,10 +6,10 @@
 #include <regex>
 #include <string>
 
+#include "base/text.hpp"
 #include "cli/databases.hpp"
 #include "cli/live_support.hpp"
 #include "cli/place.hpp"
-#include "etcd/etcd_json.hpp"
 #include "support/etcd_servers.hpp"
 
 namespace dlock::test {

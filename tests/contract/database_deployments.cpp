@@ -5,8 +5,10 @@
 #include "cas/cas_store.hpp"
 #include "contract/engines.hpp"
 #include "etcd/etcd_backend.hpp"
+#include "k8s/kube_backend.hpp"
 #include "sql/sql_backend.hpp"
 #include "support/etcd_servers.hpp"
+#include "support/kube_servers.hpp"
 #include "support/pgbouncer.hpp"
 #include "support/stretched.hpp"
 #include "support/tls_databases.hpp"
@@ -155,6 +157,31 @@ class InZooKeeper final : public InDatabase {
   ZooKeeperServers servers_{{.servers = 3, .lines = {"syncLimit=300"}}};
 };
 
+/// One API server of Kubernetes.
+class InKubernetes final : public InDatabase {
+ public:
+  InKubernetes() {
+    for (const auto& [name, value] : servers_.environment()) setenv(name.c_str(), value.c_str(), 1);
+  }
+
+  StorePtr open() override {
+    return std::make_unique<CasStore>(
+        std::make_unique<KubeBackend>("", "", "dlock:", "k8s://of-the-test"), "dlock:");
+  }
+  void freeze(const LockKey&) override { servers_.stop(); }
+  void thaw() override { servers_.cont(); }
+  bool sees_deaths() const override { return false; }
+  /// A lease lasts two seconds more than the holder counts on, by a clock of whole seconds.
+  milliseconds longest(milliseconds span) const override { return span + milliseconds(3500); }
+  milliseconds time_to_confirm(milliseconds ttl) const override {
+    return InDatabase::time_to_confirm(ttl) + milliseconds(2000);
+  }
+  void reset() override { servers_.clear(); }
+
+ private:
+  KubeServers servers_{};
+};
+
 template <typename Server>
 struct DatabaseUnderTls {
   TestCa ca;
@@ -208,6 +235,9 @@ std::shared_ptr<Deployment> database_deployment(const std::string& name) {
     return shared<MariaDbServer>([] { return std::make_shared<InMariaDb>(mariadb_under_tls()); });
   }
   if (name == "etcd") return shared<EtcdServers>([] { return std::make_shared<InEtcd>(); });
+  if (name == "kubernetes") {
+    return shared<KubeServers>([] { return std::make_shared<InKubernetes>(); });
+  }
   if (name == "zookeeper") {
     return shared<ZooKeeperServers>([] { return std::make_shared<InZooKeeper>(); });
   }

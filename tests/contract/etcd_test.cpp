@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "cas/cas_store.hpp"
+#include "base/text.hpp"
 #include "contract/engines.hpp"
 #include "etcd/etcd_backend.hpp"
 #include "etcd/etcd_json.hpp"

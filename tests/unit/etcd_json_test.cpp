@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "etcd/etcd_backend.hpp"
 #include "etcd/etcd_json.hpp"
 #include "support/fake_server.hpp"

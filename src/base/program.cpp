@@ -1,0 +1,115 @@
+#include "base/program.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/fd.hpp"
+#include "base/process.hpp"
+#include "base/text.hpp"
+
+namespace dlock {
+namespace {
+
+/// One output of the program.
+struct Output {
+  Output() {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) throw_errno("pipe");
+    from = Fd(ends[0]);
+    to = Fd(ends[1]);
+    fcntl(from.get(), F_SETFL, O_NONBLOCK);
+  }
+  /// Takes what has been written; at the end, no more is to come.
+  void take() {
+    char part[4096];
+    ssize_t count = 0;
+    while ((count = read(from.get(), part, sizeof part)) > 0) text.append(part, part + count);
+    if (count == 0) from.reset();
+  }
+  Fd from;
+  Fd to;
+  std::string text;
+};
+
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> all;
+  for (std::string& each : texts) all.push_back(each.data());
+  all.push_back(nullptr);
+  return all;
+}
+
+/// The program gets the signals as a shell would start it, in its own process group.
+pid_t start(const std::vector<std::string>& argv, const std::vector<std::string>& more,
+            const Output& out, const Output& err) {
+  std::vector<std::string> arguments = argv, added = more;
+  std::vector<char*> environment = pointers_to(added);
+  environment.pop_back();
+  for (char** each = environ; *each != nullptr; ++each) environment.push_back(*each);
+  environment.push_back(nullptr);
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&files, out.to.get(), STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&files, err.to.get(), STDERR_FILENO);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  pid_t pid = -1;
+  const int error = posix_spawnp(&pid, argv.front().c_str(), &files, &attributes,
+                                 pointers_to(arguments).data(), environment.data());
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&files);
+  if (error == 0) return pid;
+  throw_usage(escaped(argv.front()) + ": " +
+              (error == ENOENT ? "command not found" : std::strerror(error)));
+}
+
+}  // namespace
+
+std::string output_of(const std::vector<std::string>& argv, const std::vector<std::string>& more,
+                      const CallOptions& call_options) {
+  Output out, err;
+  const pid_t pid = start(argv, more, out, err);
+  out.to.reset();
+  err.to.reset();
+  while (out.from || err.from) {
+    pollfd fds[] = {{out.from.get(), POLLIN, 0},
+                    {err.from.get(), POLLIN, 0},
+                    {call_options.cancel_fd, POLLIN, 0}};
+    const bool late = poll_until(fds, call_options.deadline) == 0;
+    if (late || fds[2].revents != 0) {
+      kill(-pid, SIGKILL);
+      waitpid(pid, nullptr, 0);
+      if (!late) throw_interrupted();
+      throw_unavailable(escaped(argv.front()) + ": no answer in time");
+    }
+    if (fds[0].revents != 0) out.take();
+    if (fds[1].revents != 0) err.take();
+  }
+  int status = 0;
+  // What supervises the command may have reaped this child, too; its output tells then.
+  const bool reaped = waitpid(pid, &status, 0) == pid;
+  if (!reaped || status == 0) return std::move(out.text);
+  std::string said = err.text.substr(0, err.text.find('\n'));
+  if (said.empty()) {
+    said = WIFSIGNALED(status) ? "died of signal " + signal_name(WTERMSIG(status))
+                               : "exited with " + std::to_string(WEXITSTATUS(status));
+  }
+  throw_usage(escaped(argv.front()) + ": " + escaped(said));
+}
+
+}  // namespace dlock

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "base/wait.hpp"
+#include "http/http_client.hpp"
+#include "k8s/kube_cluster.hpp"
+#include "lock/grant.hpp"
+
+namespace dlock {
+
+/// A request to the API server.
+struct KubeRequest {
+  std::string method;
+  std::string path;  ///< below the server's URL
+  nlohmann::json body = nullptr;
+};
+
+struct KubeAnswer {
+  long status = 0;
+  nlohmann::json object;
+  /// 409: another client was faster.
+  bool conflicts() const { return status == 409; }
+  bool is_missing() const { return status == 404; }
+};
+
+/// A client of one API server. It finds the cluster and logs in at its first request, and again if
+/// the server refuses the login. One thread uses it at a time.
+class KubeClient {
+ public:
+  /// `context`: of kubectl's configuration; empty: the current one. `shown` is the name for people.
+  KubeClient(std::string context, std::string shown)
+      : context_(std::move(context)), shown_(std::move(shown)) {}
+  /// A client of this cluster.
+  KubeClient(KubeCluster cluster, std::string shown)
+      : shown_(std::move(shown)), cluster_(std::move(cluster)) {}
+
+  /// Finds the cluster, if that is still to be done. Throws as find_cluster() does.
+  const KubeCluster& cluster(const CallOptions& call_options);
+  /// Sends a request. A write is sent once: if it may have come, but has no answer, this throws
+  /// Error{unavailable}. Every answer but success, 404 and 409 is an Error.
+  KubeAnswer ask(const KubeRequest& request, const CallOptions& call_options);
+
+  /// Opens a stream of events in place of the previous one.
+  void open_stream(const std::string& path, const CallOptions& call_options);
+  bool has_stream() const { return http_ != nullptr && http_->has_stream(); }
+  void close_stream();
+  std::variant<std::string, HttpClient::StreamEnd> next_line(Deadline until, int cancel_fd);
+  /// Throws the Error that an answer with this status, or the last event of a stream, means.
+  [[noreturn]] void refuse(long status, const nlohmann::json& object) const;
+  /// The next request logs in anew.
+  void forget_login() { logged_in_ = false; }
+
+  /// The server's clock in its last answer, and a time before that request.
+  const std::optional<DatedAnswer>& last_clock() const { return clock_; }
+  void close();
+  const std::string& name() const { return shown_; }
+
+ private:
+  void prepare(const CallOptions& call_options);
+  HttpCall call_for(const KubeRequest& request) const;
+  HttpCall answered(const KubeRequest& request, const CallOptions& call_options);
+  [[noreturn]] void throw_trouble(const HttpCall& call) const;
+
+  std::string context_;
+  std::string shown_;
+  std::optional<KubeCluster> cluster_;
+  std::string resolved_;  ///< the addresses of the server, as HttpAddress::resolved
+  std::unique_ptr<HttpClient> http_;
+  bool logged_in_ = false;
+  std::optional<DatedAnswer> clock_;
+};
+
+}  // namespace dlock

@@ -1,0 +1,159 @@
+#include "k8s/kube_cluster.hpp"
+
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "base/duration.hpp"
+#include "base/error.hpp"
+#include "base/process.hpp"
+#include "base/program.hpp"
+#include "base/text.hpp"
+
+namespace dlock {
+namespace {
+
+using nlohmann::json;
+
+/// Where a pod finds its account
+/// (https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/).
+const std::string account = "/var/run/secrets/kubernetes.io/serviceaccount/";
+
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+/// The text of a file without its last line end; empty if it cannot be read.
+std::string line_of(const std::string& path) {
+  std::string text = file_text(path);
+  while (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+json parsed(const std::string& text, const std::string& by) {
+  json object = json::parse(text, nullptr, false);
+  if (object.is_object()) return object;
+  throw_usage(by + " printed no JSON object");
+}
+
+/// Splits `https://HOST[:PORT][/PATH]`.
+void take_url(KubeCluster& cluster, std::string_view url) {
+  cluster.encrypted = url.starts_with("https://");
+  if (!cluster.encrypted && !url.starts_with("http://")) {
+    throw_usage("the server of the cluster is no URL: \"" + escaped(url) + "\"");
+  }
+  url.remove_prefix(url.find("//") + 2);
+  std::string_view authority = url.substr(0, url.find('/'));
+  cluster.path = url.substr(authority.size());
+  while (cluster.path.ends_with('/')) cluster.path.pop_back();
+  const auto colon = authority.find(':', authority.starts_with('[') ? authority.find(']') : 0);
+  cluster.port = cluster.encrypted ? 443 : 80;
+  if (colon != std::string_view::npos) {
+    const auto port = parse_number(authority.substr(colon + 1), 1, 65535);
+    if (!port) throw_usage("the server of the cluster has no valid port: " + escaped(authority));
+    cluster.port = static_cast<int>(*port);
+    authority = authority.substr(0, colon);
+  }
+  if (authority.starts_with('[')) authority = authority.substr(1, authority.size() - 2);
+  cluster.host = authority;
+}
+
+KubeCluster cluster_of_the_pod() {
+  KubeCluster cluster;
+  cluster.host = variable("KUBERNETES_SERVICE_HOST");
+  cluster.port = static_cast<int>(
+      parse_number(variable("KUBERNETES_SERVICE_PORT"), 1, 65535).value_or(cluster.port));
+  cluster.tls.ca = account + "ca.crt";
+  cluster.token_file = account + "token";
+  cluster.name_space = line_of(account + "namespace");
+  return cluster;
+}
+
+}  // namespace
+
+std::string text_at(const json& object, const std::string& path) {
+  const json::json_pointer at(path);
+  if (!object.contains(at) || !object[at].is_string()) return "";
+  return object[at].get<std::string>();
+}
+
+std::string KubeCluster::url() const {
+  return std::string(encrypted ? "https://" : "http://") + address_of(host, std::to_string(port)) +
+         escaped(path);
+}
+
+KubeCluster cluster_in(const json& config) {
+  KubeCluster cluster;
+  take_url(cluster, text_at(config, "/clusters/0/cluster/server"));
+  const json::json_pointer unverified("/clusters/0/cluster/insecure-skip-tls-verify");
+  if (config.contains(unverified) && config[unverified] == true) {
+    throw_usage(
+        "the cluster has insecure-skip-tls-verify, and dlock verifies every server: "
+        "give it certificate-authority-data instead");
+  }
+  const std::string user = "/users/0/user/";
+  const auto pem = [&](const std::string& path) { return from_base64(text_at(config, path)); };
+  cluster.tls.ca = pem("/clusters/0/cluster/certificate-authority-data");
+  cluster.tls.server_name = text_at(config, "/clusters/0/cluster/tls-server-name");
+  cluster.tls.certificate = pem(user + "client-certificate-data");
+  cluster.tls.key = pem(user + "client-key-data");
+  cluster.name_space = text_at(config, "/contexts/0/context/namespace");
+  cluster.token = text_at(config, user + "token");
+  if (cluster.token.empty()) cluster.token_file = text_at(config, user + "tokenFile");
+  const std::string program = text_at(config, user + "exec/command");
+  if (program.empty()) return cluster;
+  cluster.exec.push_back(program);
+  const json& exec = config["users"][0]["user"]["exec"];
+  for (const json& each : exec.value("args", json::array())) {
+    if (each.is_string()) cluster.exec.push_back(each.get<std::string>());
+  }
+  for (const json& each : exec.value("env", json::array())) {
+    cluster.exec_environment.push_back(text_at(each, "/name") + "=" + text_at(each, "/value"));
+  }
+  // The variable that the plugins expect (client.authentication.k8s.io, "ExecCredential").
+  const json info = {{"apiVersion", text_at(config, user + "exec/apiVersion")},
+                     {"kind", "ExecCredential"},
+                     {"spec", {{"interactive", false}}}};
+  cluster.exec_environment.push_back("KUBERNETES_EXEC_INFO=" + info.dump());
+  return cluster;
+}
+
+KubeCluster find_cluster(const std::string& context, const CallOptions& call_options) {
+  const bool in_pod = !variable("KUBERNETES_SERVICE_HOST").empty();
+  if (in_pod && context.empty() && variable("KUBECONFIG").empty()) return cluster_of_the_pod();
+  std::vector<std::string> argv{"kubectl",  "config",    "view", "--raw",
+                                "--minify", "--flatten", "-o",   "json"};
+  if (!context.empty()) argv.insert(argv.end(), {"--context", context});
+  try {
+    return cluster_in(parsed(output_of(argv, {}, call_options), "kubectl config view"));
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::usage) throw;
+    throw_usage(std::string("which cluster? ") + error.what() +
+                ": dlock runs in no pod, and asks kubectl for its configuration");
+  }
+}
+
+void log_in(KubeCluster& cluster, const CallOptions& call_options) {
+  if (!cluster.token_file.empty()) {
+    cluster.token = line_of(cluster.token_file);
+    if (!cluster.token.empty()) return;
+    throw Error(ErrorKind::denied,
+                "the token in " + escaped(cluster.token_file) + " is empty or cannot be read");
+  }
+  if (cluster.exec.empty()) return;
+  try {
+    const json answer = parsed(output_of(cluster.exec, cluster.exec_environment, call_options),
+                               escaped(cluster.exec.front()));
+    cluster.token = text_at(answer, "/status/token");
+    const std::string certificate = text_at(answer, "/status/clientCertificateData");
+    if (certificate.empty()) return;
+    cluster.tls.certificate = certificate;
+    cluster.tls.key = text_at(answer, "/status/clientKeyData");
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::usage) throw;
+    throw Error(ErrorKind::denied, std::string("no credentials: ") + error.what());
+  }
+}
+
+}  // namespace dlock

@@ -101,7 +101,7 @@ std::string output_of(const std::vector<std::string>& argv, const std::vector<st
     if (fds[1].revents != 0) err.take();
   }
   int status = 0;
-  // What supervises the command may have reaped this child, too; its output tells then.
+  // The supervisor of COMMAND may have reaped this child, too; then only its output tells.
   const bool reaped = waitpid(pid, &status, 0) == pid;
   if (!reaped || status == 0) return std::move(out.text);
   std::string said = err.text.substr(0, err.text.find('\n'));

@@ -17,7 +17,6 @@
 #include "config/server_url.hpp"
 #include "doctor/doctor.hpp"
 #include "etcd/etcd_survey.hpp"
-#include "k8s/kube_survey.hpp"
 #include "net/tls.hpp"
 #include "zookeeper/zookeeper_survey.hpp"
 
@@ -119,7 +118,13 @@ struct ZooKeeperFacts : Facts, ZooKeeperStatus {
   milliseconds session_asked{0};
 };
 
-struct KubeFacts : Contact, KubeStatus {};
+struct KubeFacts : Contact {
+  std::string url{};
+  bool encrypted = true;
+  std::string version{};  ///< `v1.34.4`
+  std::string name_space{};
+  std::vector<std::string> missing{};  ///< the verbs on leases that the account may not use
+};
 
 struct LocalFacts : Facts {
   std::string directory{};

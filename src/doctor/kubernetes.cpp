@@ -1,11 +1,50 @@
 #include "base/text.hpp"
 #include "doctor/checks.hpp"
+#ifdef DLOCK_WITH_KUBERNETES
+#include "k8s/kube_client.hpp"
+#endif
 
 namespace dlock {
 namespace {
 
 /// The version from which on every part of the API that dlock uses is stable.
 constexpr ShortVersion least_kubernetes{1, 19};
+
+#ifdef DLOCK_WITH_KUBERNETES
+/// The server's clock, half a second after the whole second that it shows.
+WallTime clock_of(KubeClient& client) {
+  client.ask({"GET", "/version"}, short_call());
+  return WallTime(client.last_clock()->clock + milliseconds(500));
+}
+
+/// Whether the account may use a verb on the Leases of the namespace.
+bool is_allowed(KubeClient& client, const std::string& name_space, const char* verb) {
+  const auto answer = client.ask({"POST",
+                                  "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+                                  {{"apiVersion", "authorization.k8s.io/v1"},
+                                   {"kind", "SelfSubjectAccessReview"},
+                                   {"spec",
+                                    {{"resourceAttributes",
+                                      {{"namespace", name_space},
+                                       {"verb", verb},
+                                       {"group", "coordination.k8s.io"},
+                                       {"resource", "leases"}}}}}}},
+                                 short_call());
+  return answer.object.value("status", KubeAnswer{}.object).value("allowed", false);
+}
+
+void examine_cluster(KubeClient& client, const std::string& name_space, KubeFacts& facts) {
+  const KubeCluster& cluster = client.cluster(short_call());
+  facts.url = cluster.server.name();
+  facts.encrypted = cluster.server.is_encrypted();
+  facts.name_space = name_space.empty() ? cluster.name_space : name_space;
+  facts.version = text_at(client.ask({"GET", "/version"}, short_call()).object, "/gitVersion");
+  // The verbs in the Role of `dlock doctor --acl`.
+  for (const char* verb : {"get", "list", "watch", "create", "update", "delete"}) {
+    if (!is_allowed(client, facts.name_space, verb)) facts.missing.emplace_back(verb);
+  }
+}
+#endif
 
 }  // namespace
 
@@ -40,10 +79,10 @@ Diagnosis diagnose(const KubeTarget& target, const DoctorOptions& options, const
   KubeFacts facts;
   facts.options = options;
 #ifdef DLOCK_WITH_KUBERNETES
-  KubeSurvey survey(target.context, target.name_space, target.name());
+  KubeClient client(target.context, target.name());
   examine(
-      facts, target.name(), [&] { return std::optional(survey.clock(short_call())); },
-      [&] { static_cast<KubeStatus&>(facts) = survey.status(short_call()); });
+      facts, target.name(), [&] { return std::optional(clock_of(client)); },
+      [&] { examine_cluster(client, target.name_space, facts); });
   if (facts.unreachable.empty() && facts.missing.empty()) {
     facts.trial = try_lock(open, scratch_key(), target.name());
   }

@@ -24,20 +24,16 @@ constexpr milliseconds clock_unsure{2000};
 /// A stream that ends at once is opened again after this time.
 constexpr milliseconds shortest_stream{1000};
 
-/// The label by which dlock counts the records whose names begin with `prefix`: a latch's arrivals.
-std::string group_of(const std::string& prefix) { return short_name(prefix); }
-/// One of 16 parts of all records, for a sweep that looks at one of them.
+/// One of 16 parts of all records: a sweep looks at one of them.
 std::string shard_of(const std::string& name) { return plain_name(name, "").substr(15); }
 
+/// The form of times in a Lease. The server's clock shows whole seconds.
 std::string micro_time(microseconds at) {
-  const auto seconds = std::chrono::floor<std::chrono::seconds>(at);
-  const std::time_t whole = seconds.count();
+  const std::time_t whole = std::chrono::floor<std::chrono::seconds>(at).count();
   std::tm parts{};
-  gmtime_r(&whole, &parts);
-  char text[48], fraction[16];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
-  std::snprintf(fraction, sizeof fraction, ".%06dZ", static_cast<int>((at - seconds).count()));
-  return std::string(text) + fraction;
+  char text[48];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S.000000Z", gmtime_r(&whole, &parts));
+  return text;
 }
 
 /// The fields of a Lease that `kubectl get leases` and other tools show: the first holder.
@@ -79,17 +75,14 @@ std::string KubeBackend::lease_name(const std::string& record) const {
 std::string KubeBackend::path_of(const std::string& name_of_lease,
                                  const CallOptions& call_options) {
   if (name_space_.empty()) name_space_ = client_.cluster(call_options).name_space;
-  if (name_space_.empty()) name_space_ = "default";
   const std::string all = leases_of + name_space_ + "/leases";
   return name_of_lease.empty() ? all : all + "/" + name_of_lease;
 }
 
 Snapshot KubeBackend::dated() const {
-  const auto clock = client_.last_clock();
-  if (!clock) throw_unavailable(name() + ": its answers have no Date, and dlock needs its clock");
   Snapshot seen;
-  seen.sent = clock->sent;
-  seen.clock = clock->clock;
+  seen.sent = client_.last_clock()->sent;
+  seen.clock = client_.last_clock()->clock;
   seen.clock_unsure = clock_unsure;
   return seen;
 }
@@ -106,29 +99,41 @@ Snapshot KubeBackend::snapshot_from(const json& lease) const {
   return seen;
 }
 
+Version KubeBackend::note(const std::string& name, const json& lease) {
+  seen_[name] = {version_of(lease), text_at(lease, "/metadata/uid")};
+  return seen_[name].version;
+}
+
 Snapshot KubeBackend::read(const std::string& name, OwnLife*, const CallOptions& call_options) {
   const auto answer = client_.ask({"GET", path_of(lease_name(name), call_options)}, call_options);
-  Snapshot seen = answer.is_missing() ? dated() : snapshot_from(answer.object);
-  versions_[name] = seen.version;
-  return seen;
+  if (answer.is_missing()) {
+    seen_[name].version = 0;
+    return dated();
+  }
+  note(name, answer.object);
+  return snapshot_from(answer.object);
 }
 
 Snapshot KubeBackend::look(const std::string& name, const CallOptions& call_options) {
   const auto event = std::exchange(event_, std::nullopt);
-  if (event && event->name == name) return event->seen;
-  return read(name, nullptr, call_options);
+  return event && watched_ == name ? *event : read(name, nullptr, call_options);
 }
 
 json KubeBackend::lease_with(const std::string& name, const Snapshot& over,
                              const Update& update) const {
-  const std::string group = name.substr(0, name.rfind(':') + 1);
+  // dlock counts the arrivals at a latch by this label.
+  const std::string group = short_name(name.substr(0, name.rfind(':') + 1));
   json metadata = {{"name", lease_name(name)},
                    {"labels",
                     {{"app.kubernetes.io/managed-by", "dlock"},
-                     {"dlock/group", group_of(group)},
+                     {"dlock/group", group},
                      {"dlock/shard", shard_of(name)}}},
                    {"annotations", {{"dlock/name", name}, {"dlock/record", value_of(update)}}}};
-  if (over.version != 0) metadata["resourceVersion"] = std::to_string(over.version);
+  if (over.version != 0) {
+    metadata["resourceVersion"] = std::to_string(over.version);
+    // Without it, the server would create a Lease that has been removed meanwhile.
+    metadata["uid"] = seen_.at(name).uid;
+  }
   const bool is_lock = name.starts_with(prefix_ + "k:");
   return {{"apiVersion", "coordination.k8s.io/v1"},
           {"kind", "Lease"},
@@ -148,7 +153,7 @@ std::variant<Version, Snapshot> KubeBackend::write(const std::string& name, cons
                 ": name one that exists, k8s://NAMESPACE");
   }
   if (answer.conflicts() || answer.is_missing()) return read(name, nullptr, call_options);
-  return versions_[name] = version_of(answer.object);
+  return note(name, answer.object);
 }
 
 template <typename Take>
@@ -184,7 +189,7 @@ RecordPage KubeBackend::list(const std::string& prefix, const std::string& after
 
 std::int64_t KubeBackend::count(const std::string& prefix, const CallOptions& call_options) {
   std::int64_t records = 0;
-  for_each("%2Cdlock%2Fgroup%3D" + group_of(prefix), INT_MAX, call_options,
+  for_each("%2Cdlock%2Fgroup%3D" + short_name(prefix), INT_MAX, call_options,
            [&](const json&) { ++records; });
   return records;
 }
@@ -201,13 +206,11 @@ void KubeBackend::sweep(const std::string& prefix, const std::string& after,
   };
   for_each("%2Cdlock%2Fshard%3D" + shard_of(after), 1, call_options, take);
   for (const json& lease : expired) {
-    client_.ask(
-        {"DELETE",
-         path_of(text_at(lease, "/metadata/name"), call_options),
-         {{"apiVersion", "v1"},
-          {"kind", "DeleteOptions"},
-          {"preconditions", {{"resourceVersion", text_at(lease, "/metadata/resourceVersion")}}}}},
-        call_options);
+    const json version = {{"resourceVersion", text_at(lease, "/metadata/resourceVersion")}};
+    client_.ask({"DELETE",
+                 path_of(text_at(lease, "/metadata/name"), call_options),
+                 {{"preconditions", version}}},
+                call_options);
   }
 }
 
@@ -216,26 +219,27 @@ void KubeBackend::open_watch(const std::string& name, Deadline until, int cancel
   stream_opened_ = BootClock::now();
   watched_ = name;
   client_.open_stream(path_of("", call_options) + "?watch=1&fieldSelector=metadata.name%3D" +
-                          lease_name(name) + "&resourceVersion=" + std::to_string(versions_[name]),
+                          lease_name(name) +
+                          "&resourceVersion=" + std::to_string(seen_[name].version),
                       call_options);
 }
 
 bool KubeBackend::take_event(const std::string& line) {
-  const json event = json::parse(line, nullptr, false);
+  json event = json::parse(line, nullptr, false);
+  if (!event.is_object()) event = json::object();
   const json object = event.value("object", json::object());
   const json& status = event.contains("type") ? object : event;
   if (text_at(status, "/kind") == "Status") {
     client_.close_stream();
     const long code = status.value("code", 0);
     constexpr long gone = 410, unauthorized = 401;
-    if (code == unauthorized) client_.forget_login();
+    // Otherwise the read that follows logs in anew.
     if (code != gone && code != unauthorized) client_.refuse(code, status);
     return true;
   }
-  const Version version = version_of(object);
-  if (version <= versions_[watched_]) return false;
-  versions_[watched_] = version;
-  if (text_at(event, "/type") != "DELETED") event_ = Event{watched_, snapshot_from(object)};
+  if (version_of(object) <= seen_[watched_].version) return false;
+  note(watched_, object);
+  if (text_at(event, "/type") != "DELETED") event_ = snapshot_from(object);
   return true;
 }
 
@@ -251,14 +255,9 @@ std::variant<std::string, Wake::Reason> KubeBackend::watch(RecordWatch& watch, D
       if (text->empty() || !take_event(*text)) continue;
       return Wake::Reason::changed;
     }
-    switch (std::get<HttpClient::StreamEnd>(line)) {
-      case HttpClient::StreamEnd::due:
-        return Wake::Reason::due;
-      case HttpClient::StreamEnd::interrupted:
-        return Wake::Reason::interrupted;
-      case HttpClient::StreamEnd::broken:
-        break;
-    }
+    const auto end = std::get<HttpClient::StreamEnd>(line);
+    if (end == HttpClient::StreamEnd::due) return Wake::Reason::due;
+    if (end == HttpClient::StreamEnd::interrupted) return Wake::Reason::interrupted;
     // The server ends streams now and then. Read what may have been missed, and watch again.
     const Deadline again = std::min(until, later(stream_opened_, shortest_stream));
     if (sleep_until(again, cancel_fd)) return Wake::Reason::interrupted;

@@ -44,15 +44,18 @@ class KubeBackend final : public CasBackend {
   std::string name() const override { return client_.name(); }
 
  private:
-  struct Event {
-    std::string name;
-    Snapshot seen;
+  /// A Lease as it was last seen.
+  struct Seen {
+    Version version = 0;
+    std::string uid{};  ///< of the last one of this name, if it has gone
   };
 
   std::string path_of(const std::string& name_of_lease, const CallOptions& call_options);
   std::string lease_name(const std::string& record) const;
   /// Dates a snapshot by the clock of the server's last answer.
   Snapshot dated() const;
+  /// Notes the version of a Lease, and returns it.
+  Version note(const std::string& name, const nlohmann::json& lease);
   /// The record in a Lease. Throws Error{wrong_data} if the Lease has none.
   Snapshot snapshot_from(const nlohmann::json& lease) const;
   nlohmann::json lease_with(const std::string& name, const Snapshot& over,
@@ -68,10 +71,10 @@ class KubeBackend final : public CasBackend {
   KubeClient client_;
   std::string name_space_;
   const std::string prefix_;
-  std::map<std::string, Version> versions_;  ///< of the records as they were last seen
-  std::string watched_;                      ///< the record of the open stream
+  std::map<std::string, Seen> seen_;  ///< by the name of the record
+  std::string watched_;               ///< the record of the open stream
   Deadline stream_opened_{};
-  std::optional<Event> event_;  ///< received, and not looked at yet
+  std::optional<Snapshot> event_;  ///< of that record, received and not looked at yet
 };
 
 }  // namespace dlock

@@ -8,7 +8,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr long unauthorized = 401, forbidden = 403, not_found = 404, conflict = 409;
+constexpr long unauthorized = 401, forbidden = 403;
 constexpr long too_many_requests = 429, first_of_the_server = 500;
 
 }  // namespace
@@ -26,51 +26,32 @@ void KubeClient::prepare(const CallOptions& call_options) {
     http_.reset();
     logged_in_ = true;
   }
-  if (http_ == nullptr) {
-    http_ = std::make_unique<HttpClient>(cluster_->encrypted ? std::optional(cluster_->tls)
-                                                             : std::nullopt);
-    if (!cluster_->token.empty()) http_->set_authorization("Bearer " + cluster_->token);
-  }
-  if (!resolved_.empty()) return;
-  try {
-    resolved_ = resolved_addresses(cluster_->host, cluster_->port, call_options);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::unavailable) throw;
-    throw error.reworded(shown_ + ": " + error.what());
-  }
+  if (http_ != nullptr) return;
+  const bool encrypted = cluster_->server.is_encrypted();
+  http_ = std::make_unique<HttpClient>(encrypted ? std::optional(cluster_->tls) : std::nullopt);
+  if (!cluster_->token.empty()) http_->set_authorization("Bearer " + cluster_->token);
 }
 
-HttpCall KubeClient::call_for(const KubeRequest& request) const {
-  const KubeCluster& at = *cluster_;
-  const std::string address = address_of(at.host, std::to_string(at.port));
-  const std::string& name = at.tls.server_name;
-  const bool renamed = at.encrypted && !name.empty();
+HttpCall KubeClient::call_for(const KubeRequest& request, const CallOptions& call_options) {
   HttpCall call;
-  call.to = {(at.encrypted ? "https://" : "http://") +
-                 (renamed ? address_of(name, std::to_string(at.port)) : address) + at.path +
-                 request.path,
-             renamed ? "::" + address : "", resolved_};
+  call.to = cluster_->server.address_of(request.path, cluster_->tls.server_name, call_options);
   call.method = request.method;
   if (!request.body.is_null()) call.body = request.body.dump();
   call.once = request.method != "GET";
   return call;
 }
 
-void KubeClient::throw_trouble(const HttpCall& call) const {
-  const std::string text = shown_ + ": " + cluster_->url() + ": " + call.trouble;
-  if (call.end == HttpCall::End::failed) throw_unavailable(text);
-  throw Error(ErrorKind::denied, text, Cause::certificate);
-}
-
 HttpCall KubeClient::answered(const KubeRequest& request, const CallOptions& call_options) {
   prepare(call_options);
-  std::vector<HttpCall> calls{call_for(request)};
+  std::vector<HttpCall> calls{call_for(request, call_options)};
   const Deadline sent = BootClock::now();
   http_->send(calls, call_options);
   HttpCall& call = calls.front();
   if (call.end != HttpCall::End::answered) {
-    resolved_.clear();
-    throw_trouble(call);
+    cluster_->server.forget_addresses();
+    const std::string text = shown_ + ": " + cluster_->server.name() + ": " + call.trouble;
+    if (call.end == HttpCall::End::failed) throw_unavailable(text);
+    throw Error(ErrorKind::denied, text, Cause::certificate);
   }
   if (const auto date = call.date()) clock_ = DatedAnswer{sent, *date};
   return std::move(call);
@@ -80,13 +61,14 @@ KubeAnswer KubeClient::ask(const KubeRequest& request, const CallOptions& call_o
   HttpCall call = answered(request, call_options);
   if (call.status == unauthorized) {
     // The token has been replaced, or has expired.
-    forget_login();
+    logged_in_ = false;
     call = answered(request, call_options);
   }
   KubeAnswer answer{call.status, json::parse(call.answer, nullptr, false)};
   const bool is_answer =
       (call.status >= 200 && call.status < 300) || answer.is_missing() || answer.conflicts();
   if (!is_answer || !answer.object.is_object()) refuse(call.status, answer.object);
+  if (!clock_) throw_unavailable(shown_ + ": its answers have no Date, and dlock needs its clock");
   return answer;
 }
 
@@ -108,20 +90,7 @@ void KubeClient::refuse(long status, const json& object) const {
 
 void KubeClient::open_stream(const std::string& path, const CallOptions& call_options) {
   prepare(call_options);
-  http_->open_stream(call_for({"GET", path}));
-}
-
-void KubeClient::close_stream() {
-  if (http_ != nullptr) http_->close_stream();
-}
-
-std::variant<std::string, HttpClient::StreamEnd> KubeClient::next_line(Deadline until,
-                                                                       int cancel_fd) {
-  return http_->next_line(until, cancel_fd);
-}
-
-void KubeClient::close() {
-  if (http_ != nullptr) http_->close();
+  http_->open_stream(call_for({"GET", path}, call_options));
 }
 
 }  // namespace dlock

@@ -5,13 +5,41 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
+#include "base/endpoint.hpp"
 #include "base/wait.hpp"
 #include "http/http_client.hpp"
-#include "k8s/kube_cluster.hpp"
+#include "http/http_server.hpp"
 #include "lock/grant.hpp"
 
 namespace dlock {
+
+/// The API server of a cluster, and how dlock logs in to it.
+struct KubeCluster {
+  HttpServer server{};
+  TlsSettings tls{};                ///< with PEM texts; `certificate`: the client's, if it has one
+  std::string name_space{};         ///< the pod's, or the context's
+  std::string token{};              ///< empty: none, or one of the next two
+  std::string token_file{};         ///< read for each login: the cluster replaces the token
+  std::vector<std::string> exec{};  ///< a program that prints an ExecCredential, and its arguments
+  std::vector<std::string> exec_environment{};  ///< `NAME=VALUE`
+};
+
+/// The cluster of the pod that dlock runs in; elsewhere, or with KUBECONFIG or a `context`, the one
+/// that kubectl would ask, whose configuration only kubectl itself reads. Throws Error{usage} if
+/// there is neither.
+KubeCluster find_cluster(const std::string& context, const CallOptions& call_options);
+
+/// The cluster in the output of `kubectl config view --raw --minify --flatten -o json`.
+KubeCluster cluster_in(const nlohmann::json& config);
+
+/// Sets the token, and perhaps a certificate, for the next login, from the file or by the program.
+/// Throws Error{denied} if there is none.
+void log_in(KubeCluster& cluster, const CallOptions& call_options);
+
+/// The text at a path such as `/metadata/name`; empty if there is none.
+std::string text_at(const nlohmann::json& object, const std::string& path);
 
 /// A request to the API server.
 struct KubeRequest {
@@ -48,28 +76,24 @@ class KubeClient {
   /// Opens a stream of events in place of the previous one.
   void open_stream(const std::string& path, const CallOptions& call_options);
   bool has_stream() const { return http_ != nullptr && http_->has_stream(); }
-  void close_stream();
-  std::variant<std::string, HttpClient::StreamEnd> next_line(Deadline until, int cancel_fd);
+  void close_stream() { http_->close_stream(); }
+  auto next_line(Deadline until, int cancel_fd) { return http_->next_line(until, cancel_fd); }
   /// Throws the Error that an answer with this status, or the last event of a stream, means.
   [[noreturn]] void refuse(long status, const nlohmann::json& object) const;
-  /// The next request logs in anew.
-  void forget_login() { logged_in_ = false; }
 
   /// The server's clock in its last answer, and a time before that request.
   const std::optional<DatedAnswer>& last_clock() const { return clock_; }
-  void close();
+  void close() { http_.reset(); }
   const std::string& name() const { return shown_; }
 
  private:
   void prepare(const CallOptions& call_options);
-  HttpCall call_for(const KubeRequest& request) const;
+  HttpCall call_for(const KubeRequest& request, const CallOptions& call_options);
   HttpCall answered(const KubeRequest& request, const CallOptions& call_options);
-  [[noreturn]] void throw_trouble(const HttpCall& call) const;
 
   std::string context_;
   std::string shown_;
   std::optional<KubeCluster> cluster_;
-  std::string resolved_;  ///< the addresses of the server, as HttpAddress::resolved
   std::unique_ptr<HttpClient> http_;
   bool logged_in_ = false;
   std::optional<DatedAnswer> clock_;

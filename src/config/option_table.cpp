@@ -46,7 +46,8 @@ constexpr OptionValue a_layout("LAYOUT", Completion::layouts);
 constexpr OptionValue a_url(
     "URL", Completion::beginnings,
     "local: redis:// rediss:// unix:// redis+sentinel:// rediss+sentinel:// redis+cluster:// "
-    "rediss+cluster:// postgres:// postgresql:// mysql:// mariadb:// etcd:// etcds:// zk:// k8s://");
+    "rediss+cluster:// postgres:// postgresql:// mysql:// mariadb:// etcd:// etcds:// zk:// k8s:// "
+    "memcached://");
 
 constexpr Option option_table[] = {
     {"key", 'k', a_key, lockers | latch, "name of the lock; may be repeated", nullptr, adds_up},

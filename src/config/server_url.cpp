@@ -131,6 +131,21 @@ KubeTarget parse_kubernetes(std::string_view rest) {
   return target;
 }
 
+/// Each client library spreads keys over several memcached by rules of its own.
+MemcachedTarget parse_memcached(std::string_view rest) {
+  constexpr int usual_memcached_port = 11211;
+  UrlParts parts = url_parts(rest, "memcached://HOST[:PORT]");
+  if (!parts.path.empty()) throw_usage("nothing may follow memcached://HOST[:PORT]");
+  if (parts.user || parts.password) throw_usage("memcached:// takes no user and no password");
+  if (parts.hosts.find(',') != std::string_view::npos) {
+    throw_usage("memcached:// takes one host: clients disagree on which of several keeps a key");
+  }
+  MemcachedTarget target;
+  target.at.host = take_host(parts.hosts);
+  target.at.port = port_in(parts.hosts, usual_memcached_port);
+  return target;
+}
+
 Endpoint parse_unix(std::string_view rest) {
   UrlParts parts = url_parts(rest, rest.starts_with('/'));
   Endpoint target = parts.login(false);
@@ -301,6 +316,7 @@ Target parse_server_url(std::string_view text) {
   if (scheme == "etcd" || scheme == "etcds") return parse_etcd(rest, scheme == "etcds");
   if (scheme == "k8s") return parse_kubernetes(rest);
   if (scheme == "zk") return parse_zookeeper(rest);
+  if (scheme == "memcached") return parse_memcached(rest);
   if (scheme == "zks") throw_usage("zks://: ZooKeeper's library comes without TLS: write zk://");
   const auto plus = scheme.find('+');
   const auto family = scheme.substr(0, plus);

@@ -72,9 +72,17 @@ struct KubeTarget {
   std::string name() const;
 };
 
+/// One memcached.
+struct MemcachedTarget {
+  Endpoint at;
+  bool operator==(const MemcachedTarget&) const = default;
+  /// `memcached://m1:11211`, for people.
+  std::string name() const { return "memcached://" + at.address(); }
+};
+
 /// The engine that a URL names; an Endpoint is a single Redis or Valkey.
 using Target = std::variant<LocalTarget, Endpoint, SentinelTarget, ClusterTarget, QuorumTarget,
-                            SqlTarget, EtcdTarget, ZooKeeperTarget, KubeTarget>;
+                            SqlTarget, EtcdTarget, ZooKeeperTarget, KubeTarget, MemcachedTarget>;
 
 /// Whether the target is Redis or Valkey in any deployment.
 inline bool is_redis(const Target& target) {

@@ -126,6 +126,11 @@ struct KubeFacts : Contact {
   std::vector<std::string> missing{};  ///< the verbs on leases that the account may not use
 };
 
+struct MemcachedFacts : Contact {
+  ServerInfo stats;     ///< of `stats`, by name
+  ServerInfo settings;  ///< of `stats settings`
+};
+
 struct LocalFacts : Facts {
   std::string directory{};
   std::string trouble{};  ///< the reason why dlock cannot use the directory
@@ -308,5 +313,6 @@ std::string label_of(const ZooKeeperFacts& facts);
 
 Findings check_kubernetes(const KubeFacts& facts);
 std::string label_of(const KubeFacts& facts);
+Findings check_memcached(const MemcachedFacts& facts);
 
 }  // namespace dlock

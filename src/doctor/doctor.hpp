@@ -66,5 +66,7 @@ Diagnosis diagnose(const EtcdTarget& target, const DoctorOptions& options, const
 Diagnosis diagnose(const ZooKeeperTarget& target, const DoctorOptions& options,
                    const OpenStore& open);
 Diagnosis diagnose(const KubeTarget& target, const DoctorOptions& options, const OpenStore& open);
+Diagnosis diagnose(const MemcachedTarget& target, const DoctorOptions& options,
+                   const OpenStore& open);
 
 }  // namespace dlock

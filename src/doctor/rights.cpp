@@ -35,6 +35,9 @@ struct Rights {
   std::string operator()(const LocalTarget&) const {
     throw_usage("--acl: locks on this host need none: it goes with a Redis server");
   }
+  std::string operator()(const MemcachedTarget&) const {
+    throw_usage("--acl: memcached has no rights: it goes with a Redis server");
+  }
   std::string operator()(const Endpoint& server) const { return line(Topology::single, server); }
   std::string operator()(const SentinelTarget& target) const {
     return line(Topology::sentinel, target.master) + sentinel_acl_line(target.sentinels.front()) +

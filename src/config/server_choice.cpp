@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -302,7 +303,23 @@ void choose_layout(const CommandLine& line, ServerSettings& settings) {
   }
 }
 
-void choose_all_kinds(InspectSettings& settings) {
+void warn_of_engine(ClaimSettings& settings) {
+  if (!std::holds_alternative<MemcachedTarget>(settings.server)) return;
+  settings.warnings.push_back(
+      "memcached forgets locks when it is full or restarts: for efficiency only");
+}
+
+void choose_shown(InspectSettings& settings) {
+  if (std::holds_alternative<MemcachedTarget>(settings.server)) {
+    std::erase_if(settings.patterns, [&](const std::string& pattern) {
+      const bool is_key = pattern_of(LockKey{pattern}) == pattern;
+      const auto& keys = settings.keys;
+      const bool is_new = std::find(keys.begin(), keys.end(), LockKey{pattern}) == keys.end();
+      if (is_key && is_new) settings.keys.push_back(LockKey{pattern});
+      return is_key;
+    });
+  }
+  if (!settings.all_kinds) return;
   if (settings.watch || settings.metrics) {
     throw_usage("--all-kinds does not go with --watch and --metrics");
   }

@@ -21,9 +21,13 @@ void choose_server(const Sources& sources, ServerSettings& settings);
 /// servers.
 void choose_layout(const CommandLine& line, ServerSettings& settings);
 
-/// Applies --all-kinds, once all other settings are resolved: keys become patterns. Throws
-/// Error{usage} if other libraries have no locks on this server, or if their locks cannot be shown
-/// in this form.
-void choose_all_kinds(InspectSettings& settings);
+/// Warns before a lock is taken in an engine that forgets locks.
+void warn_of_engine(ClaimSettings& settings);
+
+/// Chooses what inspect shows, once all other settings are resolved. With --all-kinds keys become
+/// patterns. In memcached, which cannot list its keys, patterns without wildcards become keys.
+/// Throws Error{usage} if other libraries have no locks on this server, or if their locks cannot be
+/// shown in this form.
+void choose_shown(InspectSettings& settings);
 
 }  // namespace dlock

@@ -100,11 +100,7 @@ class Resolver {
     if constexpr (is_doctor) settings.expected_replicas = replicas(settings.server);
     if constexpr (!is_doctor) settings.replicas = replicas(settings.server);
     if constexpr (requires { settings.ttl; }) settings.session_ttl = settings.ttl;
-    constexpr bool takes_locks = std::is_base_of_v<ClaimSettings, CommandSettings>;
-    if (takes_locks && std::holds_alternative<MemcachedTarget>(settings.server)) {
-      settings.warnings.push_back(
-          "memcached forgets locks when it is full or restarts: for efficiency only");
-    }
+    if constexpr (std::is_base_of_v<ClaimSettings, CommandSettings>) warn_of_engine(settings);
     if (std::holds_alternative<QuorumTarget>(settings.server)) {
       constexpr bool is_latch = std::is_same_v<CommandSettings, LatchSettings>;
       if constexpr (!is_latch && requires { settings.ttl; }) {
@@ -119,9 +115,7 @@ class Resolver {
       }
     }
     choose_layout(line_, settings);
-    if constexpr (requires { settings.all_kinds; }) {
-      if (settings.all_kinds) choose_all_kinds(settings);
-    }
+    if constexpr (requires { settings.all_kinds; }) choose_shown(settings);
   }
 
   void resolve(RunSettings& settings) const {

@@ -3,12 +3,12 @@
 
 build_packages=(g++ cmake ninja-build libhiredis-dev libssl-dev libpq-dev libmariadb-dev libcurl4-openssl-dev
   libzookeeper-st-dev nlohmann-json3-dev)
-test_packages=(doctest-dev postgresql pgbouncer mariadb-server etcd-server zookeeper redis-server redis-tools openssl
+test_packages=(doctest-dev postgresql pgbouncer mariadb-server etcd-server zookeeper memcached redis-server redis-tools openssl
   strace iproute2 nano less spin python3 python3-yaml systemd mandoc bash-completion zsh fish)
 
 # The packages that start a service when installed, and its name.
 declare -A service_of=([redis-server]=redis-server [postgresql]=postgresql [pgbouncer]=pgbouncer
-  [mariadb-server]=mariadb [etcd-server]=etcd)
+  [mariadb-server]=mariadb [etcd-server]=etcd [memcached]=memcached)
 
 # The sign of an installed package: a command, a header, or a file. Asking dpkg would cost a process
 # each and would not see software installed by other means.

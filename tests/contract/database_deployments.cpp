@@ -6,9 +6,11 @@
 #include "contract/engines.hpp"
 #include "etcd/etcd_backend.hpp"
 #include "k8s/kube_backend.hpp"
+#include "memcached/memcached.hpp"
 #include "sql/sql_backend.hpp"
 #include "support/etcd_servers.hpp"
 #include "support/kube_servers.hpp"
+#include "support/memcached_server.hpp"
 #include "support/pgbouncer.hpp"
 #include "support/stretched.hpp"
 #include "support/tls_databases.hpp"
@@ -173,13 +175,44 @@ class InKubernetes final : public InDatabase {
   bool sees_deaths() const override { return false; }
   /// A lease lasts two seconds more than the holder counts on, by a clock of whole seconds.
   milliseconds longest(milliseconds span) const override { return span + milliseconds(3500); }
-  milliseconds time_to_confirm(milliseconds ttl) const override {
-    return InDatabase::time_to_confirm(ttl) + milliseconds(2000);
-  }
+  milliseconds clock_unsure() const override { return milliseconds(2000); }
   void reset() override { servers_.clear(); }
 
  private:
   KubeServers servers_{};
+};
+
+class InMemcached final : public InDatabase {
+ public:
+  StorePtr open() override {
+    return std::make_unique<CasStore>(
+        std::make_unique<MemcachedBackend>(server_.endpoint(), "memcached://of-the-test"),
+        "dlock:");
+  }
+  void freeze(const LockKey&) override { server_.stop(); }
+  void thaw() override { server_.cont(); }
+  std::string litter() override {
+    const std::string prefix = "dlock:k:";
+    const auto store = open();
+    std::string names;
+    for (const std::string& record : server_.records()) {
+      const bool is_lock = record.starts_with(prefix);
+      if (is_lock && !state_of(*store, record.substr(prefix.size())).in_use()) continue;
+      names += record + "\n";
+    }
+    return names;
+  }
+  bool sees_deaths() const override { return false; }
+  bool lists() const override { return false; }
+  milliseconds clock_unsure() const override { return memcached_clock_unsure; }
+  /// Leases are longer because its clock may be too old, and then seem longer to others once more.
+  milliseconds longest(milliseconds span) const override {
+    return span + 2 * memcached_clock_unsure;
+  }
+  void reset() override { server_.clear(); }
+
+ private:
+  MemcachedServer server_;
 };
 
 template <typename Server>
@@ -237,6 +270,9 @@ std::shared_ptr<Deployment> database_deployment(const std::string& name) {
   if (name == "etcd") return shared<EtcdServers>([] { return std::make_shared<InEtcd>(); });
   if (name == "kubernetes") {
     return shared<KubeServers>([] { return std::make_shared<InKubernetes>(); });
+  }
+  if (name == "memcached") {
+    return shared<MemcachedServer>([] { return std::make_shared<InMemcached>(); });
   }
   if (name == "zookeeper") {
     return shared<ZooKeeperServers>([] { return std::make_shared<InZooKeeper>(); });

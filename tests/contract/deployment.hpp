@@ -26,6 +26,10 @@ class Deployment {
   virtual void await_waiters(const std::string&, std::size_t) {}
   /// Whether a dead waiter is passed over at once.
   virtual bool sees_deaths() const { return true; }
+  /// Whether it can list its keys.
+  virtual bool lists() const { return true; }
+  /// How old its clock may be: leases in its records are longer by that.
+  virtual milliseconds clock_unsure() const { return milliseconds(0); }
   /// The longest time that a lease or a min-hold of `span` lasts.
   virtual milliseconds longest(milliseconds span) const { return span; }
   /// The time that a waiter with this ttl has to confirm a hand-over.
@@ -56,8 +60,8 @@ class RedisDeployment : public Deployment {
 /// Unix socket. All tests of this process share it, except `tcp` and the default.
 std::shared_ptr<Deployment> new_deployment();
 
-/// Locks in `postgres`, `pgbouncer`, `mariadb`, `etcd`, `zookeeper` or `kubernetes`; null for
-/// another name.
+/// Locks in `postgres`, `pgbouncer`, `mariadb`, `etcd`, `zookeeper`, `memcached` or `kubernetes`; null
+/// for another name.
 std::shared_ptr<Deployment> database_deployment(const std::string& name);
 
 }  // namespace dlock::test

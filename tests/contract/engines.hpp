@@ -66,6 +66,8 @@ class DeployedEngine {
   }
   /// Whether a dead waiter is passed over at once, without a failed hand-over first.
   bool sees_deaths() const { return deployment_->sees_deaths(); }
+  bool lists() const { return deployment_->lists(); }
+  milliseconds clock_unsure() const { return deployment_->clock_unsure(); }
   milliseconds longest(milliseconds span) const { return deployment_->longest(span); }
   milliseconds time_to_confirm(milliseconds ttl) const { return deployment_->time_to_confirm(ttl); }
 
@@ -83,6 +85,8 @@ class LocalEngine {
   static void lose_on_one(const LockKey&) {}
   static void await_waiters(const std::string&, std::size_t) {}
   static bool sees_deaths() { return true; }
+  static bool lists() { return true; }
+  static milliseconds clock_unsure() { return milliseconds(0); }
   static milliseconds longest(milliseconds span) { return span; }
   static milliseconds time_to_confirm(milliseconds ttl) {
     return std::min(ttl, milliseconds(2000));

@@ -16,6 +16,7 @@ using Names = std::vector<std::string>;
 
 TEST_OF_ENGINES("inspect shows exact keys first, free ones too, then what globs match by name") {
   Engine engine;
+  if (!engine.lists()) return;
   const auto store = engine.open();
   for (const char* key : {"c", "a", "b/1", "b/2", "z"}) granted(*store, claim_on(key));
   const Claim freed = taken(*store, claim_on("b/0"));
@@ -32,6 +33,7 @@ TEST_OF_ENGINES("inspect shows exact keys first, free ones too, then what globs 
 
 TEST_OF_ENGINES("inspect shows a key nobody holds any more but somebody still waits for") {
   Engine engine;
+  if (!engine.lists()) return;
   const auto store = engine.open(), waiting = engine.open();
   const Claim held = taken(*store, claim_on("k"));
   const Claim next = claim_on("k");
@@ -86,20 +88,21 @@ TEST_OF_ENGINES("a free key tells who held it last, and is in no list") {
   REQUIRE(last.has_value());
   CHECK(last->who == claim.who);
   CHECK(last->fence == fence);
-  CHECK(store->inspect({{}, {"*"}}, soon()).empty());
+  if (engine.lists()) CHECK(store->inspect({{}, {"*"}}, soon()).empty());
   CHECK(!state_of(*store, "never-held").last);
 }
 
 TEST_OF_ENGINES("a look changes nothing") {
   Engine engine;
   const auto store = engine.open(), watcher = engine.open();
-  watcher->inspect({{{"k"}}, {"*"}}, soon());
+  state_of(*watcher, "k");
+  if (engine.lists()) watcher->inspect({{}, {"*"}}, soon());
   CHECK(engine.litter() == "");
   Claim claim = claim_on("k", milliseconds(500));
   granted_briefly(*store, claim);
   while (!state_of(*watcher, "k").holders.empty()) {
   }
-  CHECK(watcher->inspect({{}, {"*"}}, soon()).empty());
+  if (engine.lists()) CHECK(watcher->inspect({{}, {"*"}}, soon()).empty());
 }
 
 const Names hostile_keys{
@@ -162,7 +165,9 @@ TEST_OF_ENGINES("hostile keys work, and no two of them are the same lock") {
     claims.push_back(claim_on(key, std::chrono::minutes(10)));
     CHECK(enters(*store, claims.back()));
   }
-  CHECK(store->inspect({{}, {"*"}}, soon()).size() == hostile_keys.size());
+  if (engine.lists()) {
+    CHECK(store->inspect({{}, {"*"}}, soon()).size() == hostile_keys.size());
+  }
   for (const Claim& claim : claims) {
     CAPTURE(claim.key.text);
     const KeyState state = state_of(*store, claim.key.text);

@@ -161,6 +161,7 @@ TEST_OF_ENGINES("a free key remembers how its last holder ended, with the exit c
   CHECK(!last->end->evicted_by);
   CHECK(last->who.via == Via::attach);
   CHECK(last->end->at >= last->acquired_at);
+  if (!engine.lists()) return;
   const auto listed = other->inspect({{}, {"*"}, true}, soon());
   REQUIRE(listed.size() == 1);
   CHECK(listed[0].key.text == "k");
@@ -202,8 +203,7 @@ TEST_OF_ENGINES("inspect tells how long a lease is, when it was renewed last, an
     REQUIRE(eventually([&] { return !state_of(*other, "k").holders.empty(); }));
     const Holder holder = only_holder(*other, "k");
     CHECK(holder.who.via == via);
-    CHECK(holder.ttl >= long_ttl);
-    CHECK(holder.ttl <= engine.longest(long_ttl));
+    CHECK(holder.ttl == long_ttl + engine.clock_unsure());
     CHECK(holder.renewed_ago <= holder.held);
     CHECK(release(*store, claim) == Released::yes);
   }

@@ -39,21 +39,12 @@ struct Output {
   std::string text;
 };
 
-std::vector<char*> pointers_to(std::vector<std::string>& texts) {
-  std::vector<char*> all;
-  for (std::string& each : texts) all.push_back(each.data());
-  all.push_back(nullptr);
-  return all;
-}
-
 /// The program gets the signals as a shell would start it, in its own process group.
-pid_t start(const std::vector<std::string>& argv, const std::vector<std::string>& more,
-            const Output& out, const Output& err) {
-  std::vector<std::string> arguments = argv, added = more;
-  std::vector<char*> environment = pointers_to(added);
-  environment.pop_back();
-  for (char** each = environ; *each != nullptr; ++each) environment.push_back(*each);
-  environment.push_back(nullptr);
+pid_t start(const std::vector<std::string>& argv, const Output& out, const Output& err) {
+  std::vector<std::string> arguments = argv;
+  std::vector<char*> pointers;
+  for (std::string& each : arguments) pointers.push_back(each.data());
+  pointers.push_back(nullptr);
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
@@ -69,8 +60,8 @@ pid_t start(const std::vector<std::string>& argv, const std::vector<std::string>
   posix_spawnattr_setflags(&attributes,
                            POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   pid_t pid = -1;
-  const int error = posix_spawnp(&pid, argv.front().c_str(), &files, &attributes,
-                                 pointers_to(arguments).data(), environment.data());
+  const int error =
+      posix_spawnp(&pid, argv.front().c_str(), &files, &attributes, pointers.data(), environ);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
   if (error == 0) return pid;
@@ -80,10 +71,9 @@ pid_t start(const std::vector<std::string>& argv, const std::vector<std::string>
 
 }  // namespace
 
-std::string output_of(const std::vector<std::string>& argv, const std::vector<std::string>& more,
-                      const CallOptions& call_options) {
+std::string output_of(const std::vector<std::string>& argv, const CallOptions& call_options) {
   Output out, err;
-  const pid_t pid = start(argv, more, out, err);
+  const pid_t pid = start(argv, out, err);
   out.to.reset();
   err.to.reset();
   while (out.from || err.from) {

@@ -23,7 +23,6 @@ struct KubeCluster {
   std::string token{};              ///< empty: none, or one of the next two
   std::string token_file{};         ///< read for each login: the cluster replaces the token
   std::vector<std::string> exec{};  ///< a program that prints an ExecCredential, and its arguments
-  std::vector<std::string> exec_environment{};  ///< `NAME=VALUE`
 };
 
 /// The cluster of the pod that dlock runs in; elsewhere, or with KUBECONFIG or a `context`, the one

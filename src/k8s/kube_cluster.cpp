@@ -67,19 +67,19 @@ KubeCluster cluster_in(const json& config) {
   if (cluster.token.empty()) cluster.token_file = text_at(config, user + "tokenFile");
   const std::string program = text_at(config, user + "exec/command");
   if (program.empty()) return cluster;
-  cluster.exec.push_back(program);
-  const json& exec = config["users"][0]["user"]["exec"];
-  for (const json& each : exec.value("args", json::array())) {
-    if (each.is_string()) cluster.exec.push_back(each.get<std::string>());
-  }
-  for (const json& each : exec.value("env", json::array())) {
-    cluster.exec_environment.push_back(text_at(each, "/name") + "=" + text_at(each, "/value"));
-  }
-  // The variable that the plugins expect (client.authentication.k8s.io, "ExecCredential").
+  // The plugins expect this variable (client.authentication.k8s.io, "ExecCredential").
   const json info = {{"apiVersion", text_at(config, user + "exec/apiVersion")},
                      {"kind", "ExecCredential"},
                      {"spec", {{"interactive", false}}}};
-  cluster.exec_environment.push_back("KUBERNETES_EXEC_INFO=" + info.dump());
+  cluster.exec = {"env", "KUBERNETES_EXEC_INFO=" + info.dump()};
+  const json& exec = config["users"][0]["user"]["exec"];
+  for (const json& each : exec.value("env", json::array())) {
+    cluster.exec.push_back(text_at(each, "/name") + "=" + text_at(each, "/value"));
+  }
+  cluster.exec.push_back(program);
+  for (const json& each : exec.value("args", json::array())) {
+    cluster.exec.push_back(each.get<std::string>());
+  }
   return cluster;
 }
 
@@ -90,7 +90,7 @@ KubeCluster find_cluster(const std::string& context, const CallOptions& call_opt
                                 "--minify", "--flatten", "-o",   "json"};
   if (!context.empty()) argv.insert(argv.end(), {"--context", context});
   try {
-    return cluster_in(parsed(output_of(argv, {}, call_options), "kubectl config view"));
+    return cluster_in(parsed(output_of(argv, call_options), "kubectl config view"));
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::usage) throw;
     throw_usage(std::string("which cluster? ") + error.what() +
@@ -107,8 +107,7 @@ void log_in(KubeCluster& cluster, const CallOptions& call_options) {
   }
   if (cluster.exec.empty()) return;
   try {
-    const json answer = parsed(output_of(cluster.exec, cluster.exec_environment, call_options),
-                               escaped(cluster.exec.front()));
+    const json answer = parsed(output_of(cluster.exec, call_options), "the program of the user");
     cluster.token = text_at(answer, "/status/token");
     const std::string certificate = text_at(answer, "/status/clientCertificateData");
     if (certificate.empty()) return;

@@ -64,7 +64,7 @@ TEST_CASE("latch: a majority of servers keeps none, 64, which names what does") 
     CHECK(refused.exit_code == 64);
     CHECK(refused.err ==
           "dlock: build: a majority of servers keeps no latch: name one of them, or an engine "
-          "that replicates: Sentinel, a Cluster, a database, etcd or ZooKeeper\n");
+          "that replicates: Sentinel, a Cluster, a database, etcd, ZooKeeper or Kubernetes\n");
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <openssl/err.h>
+#include <openssl/evp.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
@@ -49,6 +50,8 @@ struct OpenSsl {
   DLOCK_LIBRARY_FUNCTIONS(X509_get_default_cert_dir_env, X509_verify_cert_error_string,
                           SSL_CTX_set_default_verify_dir, X509_STORE_CTX_get_error_depth,
                           X509_get_default_cert_file_env)
+  DLOCK_LIBRARY_FUNCTION(EVP_Digest)
+  DLOCK_LIBRARY_FUNCTION(EVP_sha256)
   DLOCK_LIBRARY_FUNCTION(SSL_CTX_set_default_verify_file)
   DLOCK_LIBRARY_FUNCTION(X509_STORE_CTX_get_current_cert)
   DLOCK_LIBRARY_FUNCTION(SSL_CTX_use_certificate_chain_file)

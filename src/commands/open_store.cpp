@@ -24,6 +24,7 @@
 #include "redis/cluster_router.hpp"
 #include "redis/redis_connection.hpp"
 #include "redis/redis_store.hpp"
+#include "s3/s3_backend.hpp"
 #include "sql/database.hpp"
 #include "zookeeper/zookeeper_backend.hpp"
 
@@ -192,6 +193,14 @@ std::unique_ptr<As> open(const ServerSettings& settings, const LinkListener& on_
     return std::make_unique<CasStore>(
         std::make_unique<MemcachedBackend>(memcached->at, memcached->name()), settings.prefix);
   }
+#ifdef DLOCK_WITH_S3
+  if (const auto* s3 = std::get_if<S3Target>(&settings.server)) {
+    const S3Place place{s3->servers.front(), s3->region, s3->bucket, s3->folder,
+                        s3->bucket_in_path};
+    return std::make_unique<CasStore>(
+        std::make_unique<S3Backend>(place, s3->name(), settings.prefix), settings.prefix);
+  }
+#endif
   const auto* quorum = std::get_if<QuorumTarget>(&settings.server);
   if (quorum == nullptr) {
     RedisStoreOptions redis{settings.prefix, settings.replicas};
@@ -259,7 +268,9 @@ std::string server_source_text(const ServerSettings& settings) {
 
 CallOptions inspect_call(const ServerSettings& settings, const std::vector<std::string>& patterns) {
   constexpr milliseconds time_for_all_keys{60'000};
-  if (patterns.empty() || !is_redis(settings.server)) return short_call();
+  const bool may_last =
+      is_redis(settings.server) || std::holds_alternative<S3Target>(settings.server);
+  if (patterns.empty() || !may_last) return short_call();
   return {later(BootClock::now(), time_for_all_keys), -1};
 }
 

@@ -47,7 +47,7 @@ constexpr OptionValue a_url(
     "URL", Completion::beginnings,
     "local: redis:// rediss:// unix:// redis+sentinel:// rediss+sentinel:// redis+cluster:// "
     "rediss+cluster:// postgres:// postgresql:// mysql:// mariadb:// etcd:// etcds:// zk:// k8s:// "
-    "memcached://");
+    "s3:// memcached://");
 
 constexpr Option option_table[] = {
     {"key", 'k', a_key, lockers | latch, "name of the lock; may be repeated", nullptr, adds_up},

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <climits>
+#include <cstdlib>
 #include <utility>
 
 #include "base/duration.hpp"
@@ -143,6 +144,75 @@ MemcachedTarget parse_memcached(std::string_view rest) {
   MemcachedTarget target;
   target.at.host = take_host(parts.hosts);
   target.at.port = port_in(parts.hosts, usual_memcached_port);
+  return target;
+}
+
+/// The value of the first of AWS's variables that is set.
+std::string aws_setting(const char* first, const char* second) {
+  for (const char* name : {first, second}) {
+    const char* const value = std::getenv(name);
+    if (value != nullptr && *value != '\0') return value;
+  }
+  return "";
+}
+
+bool has_only(std::string_view text, std::string_view marks) {
+  return std::all_of(text.begin(), text.end(), [&](unsigned char c) {
+    return std::isalnum(c) != 0 || marks.find(static_cast<char>(c)) != std::string_view::npos;
+  });
+}
+
+/// Takes `http[s]://HOST[:PORT]`.
+Endpoint s3_server(std::string_view url) {
+  constexpr std::string_view plain = "http://", encrypted = "https://";
+  constexpr int http_port = 80, https_port = 443;
+  const bool tls = url.starts_with(encrypted);
+  if (!tls && !url.starts_with(plain)) {
+    throw_usage("the endpoint \"" + redacted(url) + "\" is not http[s]://HOST[:PORT]");
+  }
+  url.remove_prefix(tls ? encrypted.size() : plain.size());
+  if (url.ends_with('/')) url.remove_suffix(1);
+  Endpoint server;
+  if (tls) server.tls.emplace();
+  server.host = take_host(url);
+  server.port = port_in(url, tls ? https_port : http_port);
+  return server;
+}
+
+S3Target parse_s3(std::string_view rest) {
+#ifndef DLOCK_WITH_S3
+  throw_usage("this dlock was built without S3 (DLOCK_S3 is off)");
+#endif
+  UrlParts parts = url_parts(rest);
+  if (parts.user || parts.password) {
+    throw_usage("s3:// takes no login: AWS_ACCESS_KEY_ID, AWS_PROFILE and others give it");
+  }
+  S3Target target;
+  target.bucket = parts.hosts;
+  if (target.bucket.empty()) throw_usage("the bucket is missing: s3://BUCKET[/FOLDER]");
+  while (parts.path.ends_with('/')) parts.path.remove_suffix(1);
+  target.folder = parts.path.empty() ? "dlock" : parts.path;
+  target.endpoint = aws_setting("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL");
+  target.region = aws_setting("AWS_REGION", "AWS_DEFAULT_REGION");
+  while (!parts.query.empty()) {
+    const UrlParameter given = take_parameter(parts.query);
+    if (given.name != "endpoint" && given.name != "region") {
+      throw_usage("\"" + redacted(given.name) + "\" after the ? is none of endpoint and region");
+    }
+    (given.name == "region" ? target.region : target.endpoint) = given.value;
+  }
+  if (target.region.empty()) target.region = "us-east-1";
+  // Others would be written differently in the URL of a request and in its signature.
+  const bool is_plain = has_only(target.bucket, "-._") && has_only(target.region, "-") &&
+                        has_only(target.folder, "-._/") &&
+                        target.folder.find("//") == std::string::npos;
+  if (!is_plain) throw_usage("bucket, folder and region have only letters, digits and - . _");
+  // A bucket with a dot has no certificate of its own.
+  target.bucket_in_path = !target.endpoint.empty() || target.bucket.find('.') != std::string::npos;
+  const std::string host = "s3." + target.region + ".amazonaws.com";
+  target.servers = {s3_server(!target.endpoint.empty() ? target.endpoint
+                              : target.bucket_in_path  ? "https://" + host
+                                                       : "https://" + target.bucket + "." + host)};
   return target;
 }
 
@@ -298,6 +368,11 @@ std::string KubeTarget::name() const {
   return "k8s://" + name_space + (context.empty() ? "" : "?context=" + escaped(context));
 }
 
+std::string S3Target::name() const {
+  return "s3://" + bucket + "/" + folder +
+         (endpoint.empty() ? "" : "?endpoint=" + escaped(endpoint));
+}
+
 Target parse_server_url(std::string_view text) {
   // `$(cat ...)` of other shells, or a user, may leave a line end in a file or variable.
   while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
@@ -315,6 +390,7 @@ Target parse_server_url(std::string_view text) {
   if (scheme == "mysql" || scheme == "mariadb") return parse_mysql(scheme, rest);
   if (scheme == "etcd" || scheme == "etcds") return parse_etcd(rest, scheme == "etcds");
   if (scheme == "k8s") return parse_kubernetes(rest);
+  if (scheme == "s3") return parse_s3(rest);
   if (scheme == "zk") return parse_zookeeper(rest);
   if (scheme == "memcached") return parse_memcached(rest);
   if (scheme == "zks") throw_usage("zks://: ZooKeeper's library comes without TLS: write zk://");

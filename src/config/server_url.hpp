@@ -80,9 +80,23 @@ struct MemcachedTarget {
   std::string name() const { return "memcached://" + at.address(); }
 };
 
+/// A bucket of S3, or of a store that speaks its protocol.
+struct S3Target {
+  std::vector<Endpoint> servers;  ///< the one that has the bucket
+  std::string region;
+  std::string bucket;
+  std::string folder;           ///< below which dlock stores everything
+  std::string endpoint;         ///< as it was given; empty: Amazon's
+  bool bucket_in_path = false;  ///< and not in the name of the host
+  bool operator==(const S3Target&) const = default;
+  /// `s3://BUCKET/FOLDER`, and the endpoint, for people.
+  std::string name() const;
+};
+
 /// The engine that a URL names; an Endpoint is a single Redis or Valkey.
 using Target = std::variant<LocalTarget, Endpoint, SentinelTarget, ClusterTarget, QuorumTarget,
-                            SqlTarget, EtcdTarget, ZooKeeperTarget, KubeTarget, MemcachedTarget>;
+                            SqlTarget, EtcdTarget, ZooKeeperTarget, KubeTarget, S3Target,
+                            MemcachedTarget>;
 
 /// Whether the target is Redis or Valkey in any deployment.
 inline bool is_redis(const Target& target) {

@@ -131,6 +131,15 @@ struct MemcachedFacts : Contact {
   ServerInfo settings;  ///< of `stats settings`
 };
 
+struct S3Facts : Contact {
+  std::string region{};
+  std::string folder{};
+  Fault ignored{};           ///< empty if the store honours conditions
+  std::string versioning{};  ///< `Enabled`, `Suspended`; empty: it never was
+  std::string versioning_not_told{};
+  bool tls = false;
+};
+
 struct LocalFacts : Facts {
   std::string directory{};
   std::string trouble{};  ///< the reason why dlock cannot use the directory
@@ -314,5 +323,7 @@ std::string label_of(const ZooKeeperFacts& facts);
 Findings check_kubernetes(const KubeFacts& facts);
 std::string label_of(const KubeFacts& facts);
 Findings check_memcached(const MemcachedFacts& facts);
+Findings check_s3(const S3Facts& facts);
+std::string label_of(const S3Facts& facts);
 
 }  // namespace dlock

@@ -68,5 +68,6 @@ Diagnosis diagnose(const ZooKeeperTarget& target, const DoctorOptions& options,
 Diagnosis diagnose(const KubeTarget& target, const DoctorOptions& options, const OpenStore& open);
 Diagnosis diagnose(const MemcachedTarget& target, const DoctorOptions& options,
                    const OpenStore& open);
+Diagnosis diagnose(const S3Target& target, const DoctorOptions& options, const OpenStore& open);
 
 }  // namespace dlock

@@ -89,6 +89,18 @@ struct Rights {
         "- {kind: ServiceAccount, name: ACCOUNT, namespace: {}}\n",
         in, in, in);
   }
+  /// A policy of AWS. Without s3:ListBucket the store answers 403 for an object that is missing.
+  std::string operator()(const S3Target& target) const {
+    const std::string bucket = "arn:aws:s3:::" + target.bucket;
+    return sentence(
+        "{\"Version\": \"2012-10-17\", \"Statement\": [\n"
+        "  {\"Effect\": \"Allow\", \"Action\": [\"s3:GetObject\", \"s3:PutObject\", "
+        "\"s3:DeleteObject\"],\n"
+        "   \"Resource\": \"{}/{}/*\"},\n"
+        "  {\"Effect\": \"Allow\", \"Action\": [\"s3:ListBucket\", "
+        "\"s3:GetBucketVersioning\"], \"Resource\": \"{}\"}]}\n",
+        bucket, target.folder, bucket);
+  }
 
  private:
   std::string line(Topology topology, const Endpoint& server) const {

@@ -10,7 +10,8 @@
 namespace dlock {
 
 /// The commands by which an administrator gives dlock's user the least rights that it needs, for
-/// redis-cli, psql, mariadb, etcdctl or zkCli.sh. Throws Error{usage} for locks on this host.
+/// redis-cli, psql, mariadb, etcdctl or zkCli.sh, or as a policy of AWS. Throws Error{usage} for
+/// locks on this host.
 std::string rights_text(const Target& target, DoctorOptions options);
 
 /// A right that dlock's user needs, and a request that tries it on scratch keys.

@@ -7,11 +7,13 @@
 #include "etcd/etcd_backend.hpp"
 #include "k8s/kube_backend.hpp"
 #include "memcached/memcached.hpp"
+#include "s3/s3_backend.hpp"
 #include "sql/sql_backend.hpp"
 #include "support/etcd_servers.hpp"
 #include "support/kube_servers.hpp"
 #include "support/memcached_server.hpp"
 #include "support/pgbouncer.hpp"
+#include "support/s3_server.hpp"
 #include "support/stretched.hpp"
 #include "support/tls_databases.hpp"
 #include "support/zookeeper_servers.hpp"
@@ -215,6 +217,25 @@ class InMemcached final : public InDatabase {
   MemcachedServer server_;
 };
 
+/// A bucket. Its clock shows whole seconds, and waiters look every second.
+class InS3 final : public InDatabase {
+ public:
+  StorePtr open() override {
+    return std::make_unique<CasStore>(
+        std::make_unique<S3Backend>(server_.place(), "s3://of-the-test", "dlock:"), "dlock:");
+  }
+  void freeze(const LockKey&) override { server_.stop(0); }
+  void thaw() override { server_.cont(0); }
+  bool sees_deaths() const override { return false; }
+  /// The record keeps each lease two seconds longer, and the last second may be a whole one.
+  milliseconds longest(milliseconds span) const override { return span + milliseconds(4000); }
+  milliseconds clock_unsure() const override { return milliseconds(2000); }
+  void reset() override { server_.clear(); }
+
+ private:
+  S3Server server_;
+};
+
 template <typename Server>
 struct DatabaseUnderTls {
   TestCa ca;
@@ -277,6 +298,7 @@ std::shared_ptr<Deployment> database_deployment(const std::string& name) {
   if (name == "zookeeper") {
     return shared<ZooKeeperServers>([] { return std::make_shared<InZooKeeper>(); });
   }
+  if (name == "s3") return shared<S3Server>([] { return std::make_shared<InS3>(); });
   return nullptr;
 }
 

@@ -60,7 +60,7 @@ class RedisDeployment : public Deployment {
 /// Unix socket. All tests of this process share it, except `tcp` and the default.
 std::shared_ptr<Deployment> new_deployment();
 
-/// Locks in `postgres`, `pgbouncer`, `mariadb`, `etcd`, `zookeeper`, `memcached` or `kubernetes`; null
+/// Locks in `postgres`, `pgbouncer`, `mariadb`, `etcd`, `zookeeper`, `memcached`, `kubernetes` or `s3`; null
 /// for another name.
 std::shared_ptr<Deployment> database_deployment(const std::string& name);
 

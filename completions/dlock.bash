@@ -77,7 +77,7 @@ _dlock_completion() {
     --server)
       REPLY='beginnings local: redis:// rediss:// unix:// redis+sentinel:// rediss+sentinel://
         redis+cluster:// rediss+cluster:// postgres:// postgresql:// mysql:// mariadb:// etcd://
-        etcds:// zk:// k8s:// memcached://'
+        etcds:// zk:// k8s:// s3:// memcached://'
       ;;
     --sentinel-tls)
       REPLY='words on off'

@@ -280,7 +280,7 @@ complete -c dlock -n '__dlock_options_of guard' -l fence -x \
     -d 'fencing token of the holder (DLOCK_FENCE)'
 complete -c dlock -n __dlock_options_of -l server -x -a 'local: redis:// rediss:// unix:// \
     redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster:// postgres:// \
-    postgresql:// mysql:// mariadb:// etcd:// etcds:// zk:// k8s:// memcached://' \
+    postgresql:// mysql:// mariadb:// etcd:// etcds:// zk:// k8s:// s3:// memcached://' \
     -d 'local:[/DIR], redis[s]://HOST, unix:///SOCKET, ...'
 complete -c dlock -n __dlock_options_of -l password-file -r -d 'read the server\'s password from F'
 complete -c dlock -n __dlock_options_of -l password-command -x \

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "config/secrets.hpp"

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/duration.hpp"
+#include "base/text.hpp"
 #include "lock/store.hpp"
 
 namespace dlock {

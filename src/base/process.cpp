@@ -19,7 +19,7 @@
 namespace dlock {
 namespace {
 
-std::string proc_path(pid_t pid, const char* file) {
+std::string proc_path(pid_t pid, const std::string& file) {
   return "/proc/" + std::to_string(pid) + "/" + file;
 }
 
@@ -73,10 +73,12 @@ std::string file_text(const std::string& path) {
 
 /// The command's name is in parentheses and may hold any byte, so fields are counted from the last
 /// ')': 3 is the state, 4 the parent, 5 the group, 6 the session, 20 the threads, 22 the start
-/// time.
+/// time. The file is that of the first thread, which has the same fields: qemu-user writes
+/// /proc/PID/stat itself for the process that reads its own, with a start time that no other
+/// process sees.
 std::optional<ProcessStat> stat_of(pid_t pid) {
   if (!proc_is_ours()) return std::nullopt;
-  const std::string text = file_text(proc_path(pid, "stat"));
+  const std::string text = file_text(proc_path(pid, "task/" + std::to_string(pid) + "/stat"));
   const auto close = text.rfind(')');
   if (close == std::string::npos || close + 2 >= text.size()) return std::nullopt;
   ProcessStat stat;

@@ -3,6 +3,9 @@
 
 build_packages=(g++ cmake ninja-build libhiredis-dev libssl-dev libpq-dev libmariadb-dev libcurl4-openssl-dev
   libzookeeper-st-dev nlohmann-json3-dev)
+# Beside them, on another processor, for a build for arm64 (scripts/cmake/arm64.cmake).
+arm64_packages=(g++-aarch64-linux-gnu libc6-dev:arm64 libstdc++6:arm64 libhiredis-dev:arm64 libssl-dev:arm64
+  libcurl4-openssl-dev:arm64)
 test_packages=(doctest-dev postgresql pgbouncer mariadb-server etcd-server zookeeper memcached redis-server redis-tools openssl
   strace iproute2 nano less spin python3 python3-yaml systemd mandoc bash-completion zsh fish)
 
@@ -23,8 +26,14 @@ declare -A sign_of=(
   [etcd-server]=etcd [etcd-client]=etcdctl
   [libzookeeper-st-dev]=zookeeper/zookeeper.h [zookeeper]=/usr/share/java/zookeeper.jar
   [bash-completion]=/usr/share/bash-completion/bash_completion
+  [g++-aarch64-linux-gnu]=aarch64-linux-gnu-g++ [libc6-dev:arm64]=/usr/lib/aarch64-linux-gnu/libc.a
+  [libstdc++6:arm64]=/usr/lib/aarch64-linux-gnu/libstdc++.so.6
+  [libhiredis-dev:arm64]=/usr/lib/aarch64-linux-gnu/libhiredis.a
+  [libssl-dev:arm64]=/usr/lib/aarch64-linux-gnu/libssl.a
+  [libcurl4-openssl-dev:arm64]=/usr/include/aarch64-linux-gnu/curl/curl.h
+  [qemu-user-static]=/usr/lib/binfmt.d/qemu-aarch64.conf
   [systemd]=systemd-analyze [python3-yaml]=/usr/lib/python3/dist-packages/yaml
-  [busybox-static]=busybox [binutils]=readelf [dpkg-dev]=dpkg-shlibdeps
+  [binutils]=readelf [dpkg-dev]=dpkg-shlibdeps
   [python3-kazoo]=/usr/lib/python3/dist-packages/kazoo
   [python3-redis]=/usr/lib/python3/dist-packages/redis
 )
@@ -125,6 +134,13 @@ install_missing() {
     { say "fetching the lists of packages" && logged "${as_root[@]}" dpkg --configure -a &&
       apt_get update && without_service apt_get install "${missing[@]}"; } ||
     { show_errors; fail "could not install ${missing[*]}: see $log"; }
+}
+
+# install_arm64: installs what a build for arm64 needs besides on another processor.
+install_arm64() {
+  dpkg --print-foreign-architectures | grep -qx arm64 ||
+    logged "${as_root[@]}" dpkg --add-architecture arm64
+  install_missing "${arm64_packages[@]}"
 }
 
 # without_service apt_get install PACKAGE...: keeps the servers that are installed for the tests

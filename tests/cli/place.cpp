@@ -105,7 +105,8 @@ std::vector<pid_t> keepers_of(pid_t pid) {
     std::ifstream file(entry.path() / "cmdline");
     std::stringstream line;
     line << file.rdbuf();
-    const bool is_dlock = line.str().starts_with(dlock_path() + '\0');
+    // An emulator stands before it.
+    const bool is_dlock = line.str().find(dlock_path() + '\0') != std::string::npos;
     const auto keeper = static_cast<pid_t>(std::stol(name));
     if (is_dlock && line.str().find(mark) != std::string::npos && is_alive(keeper)) {
       keepers.push_back(keeper);

@@ -37,7 +37,16 @@ install_inside() {
     { show_errors; fail "apt-get in the new Debian: see $log"; }
 }
 
-# make_debian RELEASE: creates it in $place, which is removed with this script.
+# emulate_arm64: has the kernel run programs for arm64 by qemu, in every directory tree. With systemd,
+# Debian's package has done so.
+emulate_arm64() {
+  local formats=/proc/sys/fs/binfmt_misc
+  install_missing qemu-user-static
+  [[ -e $formats/register ]] || mount -t binfmt_misc none "$formats" || return
+  [[ -e $formats/qemu-aarch64 ]] || cat "${sign_of[qemu-user-static]}" >"$formats/register"
+}
+
+# make_debian RELEASE [ARCHITECTURE]: creates it in $place, which is removed with this script.
 make_debian() {
   ((EUID == 0)) || fail "making a Debian needs root: sudo $0 $1"
   one_at_a_time install_debian_tools || exit
@@ -47,6 +56,6 @@ make_debian() {
   trap 'exit 143' TERM HUP
   chmod 755 "$place"
   say "$1: debootstrap"
-  contained debootstrap --variant=minbase "$1" "$place" http://deb.debian.org/debian \
+  contained debootstrap ${2:+--arch="$2"} --variant=minbase "$1" "$place" http://deb.debian.org/debian \
     >>"$log" 2>&1 || { show_errors; fail "debootstrap failed: see $log"; }
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/text.hpp"
 #include "etcd/etcd_client.hpp"
 #include "etcd/etcd_json.hpp"
 

@@ -94,9 +94,9 @@ struct S3Target {
 };
 
 /// The engine that a URL names; an Endpoint is a single Redis or Valkey.
-using Target = std::variant<LocalTarget, Endpoint, SentinelTarget, ClusterTarget, QuorumTarget,
-                            SqlTarget, EtcdTarget, ZooKeeperTarget, KubeTarget, S3Target,
-                            MemcachedTarget>;
+using Target =
+    std::variant<LocalTarget, Endpoint, SentinelTarget, ClusterTarget, QuorumTarget, SqlTarget,
+                 EtcdTarget, ZooKeeperTarget, KubeTarget, S3Target, MemcachedTarget>;
 
 /// Whether the target is Redis or Valkey in any deployment.
 inline bool is_redis(const Target& target) {

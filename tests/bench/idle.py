@@ -42,17 +42,23 @@ class Resting:
                 f"{seconds:.0f}", f"{pss:.2f}", f"{rss:.1f}"]
 
 
+def certificate(stage, name):
+    """Files of a key and its self-signed certificate."""
+    key, file = stage.path(f"{name}.key"), stage.path(f"{name}.crt")
+    stage.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+               "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
+               "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", key, "-out", file])
+    return key, file
+
+
 def tls_redis(stage):
     """A server that speaks TLS, and its authority's file; None without openssl."""
     if shutil.which("openssl") is None:
         return None
-    key, certificate = stage.path("tls.key"), stage.path("tls.crt")
-    stage.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
-               "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
-               "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", key, "-out", certificate])
-    redis = stage.redis("--tls-cert-file", certificate, "--tls-key-file", key,
-                        "--tls-ca-cert-file", certificate, "--tls-auth-clients", "no", tls=True)
-    stage.environment["DLOCK_TLS_CA"] = certificate
+    key, file = certificate(stage, "tls")
+    redis = stage.redis("--tls-cert-file", file, "--tls-key-file", key,
+                        "--tls-ca-cert-file", file, "--tls-auth-clients", "no", tls=True)
+    stage.environment["DLOCK_TLS_CA"] = file
     return redis
 
 

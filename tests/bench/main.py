@@ -13,6 +13,7 @@ import time
 from datetime import date
 from pathlib import Path
 
+import clouds
 import cost
 import crowd
 import databases
@@ -41,6 +42,7 @@ PARTS = {
     "idle": (idle.measure, "waiters and holders at rest"),
     "databases": (databases.measure,
                   "a lock and its hand-over in PostgreSQL and MariaDB, beside their own clients"),
+    "cloud": (clouds.measure, "beside loops with kubectl and curl, in Kubernetes and S3"),
     "trouble": (trouble.measure, "waiters after a crash, and inspect of 10 000 locks"),
 }
 
@@ -64,7 +66,8 @@ def hurry():
 
 def arguments():
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer rounds: under two minutes")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds: under two minutes, "
+                        "and three more for clouds")
     parser.add_argument("--only", action="append", choices=PARTS, help="this part; repeatable")
     parser.add_argument("--runs", type=int, default=1, help="measure so often; summary.md then has "
                         "the lowest and the highest median")

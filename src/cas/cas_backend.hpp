@@ -143,11 +143,15 @@ class CasBackend {
   /// length, the call asks the engine to grant it.
   virtual Snapshot read(const std::string& name, OwnLife* own, const CallOptions& call_options) = 0;
 
-  /// Reads a record for a waiter that may hold the lock by now, without lives if they would take
-  /// another request.
+  /// Reads a record for a waiter that may hold the lock by now, if looks_without_lives() without
+  /// the lives, which would take another request.
   virtual Snapshot look(const std::string& name, const CallOptions& call_options) {
     return read(name, nullptr, call_options);
   }
+  virtual bool looks_without_lives() const { return false; }
+
+  /// The longest time that a waiter may sleep without a request.
+  virtual milliseconds longest_sleep() const { return Refusal{}.longest_sleep; }
 
   /// Replaces the version in `over`. Returns the new version, or, if the record had changed, the
   /// record as it was after the attempt.

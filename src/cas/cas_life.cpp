@@ -268,7 +268,8 @@ std::optional<Wake> CasStore::look(const Claim& claim, Deadline until, int cance
     const auto holds = [&] {
       return open(claim.key, claim.token, last_answer_).table.find_hold(claim.token) != nullptr;
     };
-    if (!last_answer_.lives && !holds()) last_answer_ = read(name, in_time);
+    const bool lacks_lives = backend_->looks_without_lives() && !last_answer_.lives;
+    if (lacks_lives && !holds()) last_answer_ = read(name, in_time);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::unavailable || BootClock::now() < until) throw;
     return Wake{Wake::Reason::due, {}};

@@ -148,6 +148,7 @@ Answer CasStore::acquire(const Claim& claim, const Ask& ask, const CallOptions& 
       // Waiters near the head need not ask often: an open connection loses no messages, and a
       // waiter without messages polls the record.
       refusal.longest_sleep_near_head = milliseconds::max();
+      refusal.longest_sleep = backend_->longest_sleep();
       answer = std::move(refusal);
     }
     // A grant needs a write of its own: an earlier write of the same token may have been undone.

@@ -38,6 +38,8 @@ class KubeBackend final : public CasBackend {
   std::variant<std::string, Wake::Reason> watch(RecordWatch& watch, Deadline until,
                                                 int cancel_fd) override;
   std::optional<DatedAnswer> last_clock() const override { return client_.last_clock(); }
+  /// The watch tells all. Only a sign of life is due, before others drop a waiter after 180 s.
+  milliseconds longest_sleep() const override { return milliseconds(150'000); }
   /// All annotations of an object have 256 KiB.
   std::size_t largest_record() const override { return 200'000; }
   void close() override;

@@ -14,8 +14,6 @@
 namespace dlock {
 namespace {
 
-/// A waiter asks at least this often: the server drops a first waiter that is silent for 75 s.
-constexpr milliseconds longest_sleep{25'000};
 constexpr std::size_t near_head = 16;
 /// When a lease ends, the first few waiters ask at once and the others spread their requests.
 constexpr std::size_t ask_at_once = 3;
@@ -230,8 +228,8 @@ std::optional<Acquisition::End> Acquisition::sleep(int cancel_fd) {
   const auto spread =
       refusal_.ahead < ask_at_once ? milliseconds(0) : random_up_to(milliseconds(spread_ms));
   const auto at_most = refusal_.ahead < near_head
-                           ? std::min(longest_sleep, refusal_.longest_sleep_near_head)
-                           : longest_sleep;
+                           ? std::min(refusal_.longest_sleep, refusal_.longest_sleep_near_head)
+                           : refusal_.longest_sleep;
   const Deadline sign_of_life = later(BootClock::now(), at_most);
   auto until = std::min(later(BootClock::now(), refusal_.ask_again_in + spread), sign_of_life);
   while (true) {

@@ -135,6 +135,8 @@ struct Refusal {
   std::size_t waiting = 0;       ///< how many waiters are queued; counts this request if queued
   Ticket ticket;                 ///< for the next request; meaningless if the request did not wait
   milliseconds ask_again_in{0};  ///< the longest time until the current obstacle ends
+  /// A waiter asks at least this often: Redis drops a first waiter that is silent for 75 s.
+  milliseconds longest_sleep{25'000};
   /// The first few waiters ask again after at most this long. If a waiter before them does not
   /// confirm its grant, and the engine sends no message, they notice it only then.
   milliseconds longest_sleep_near_head{5000};

@@ -88,6 +88,7 @@ class MysqlBackend final : public SqlBackend {
     prepare(call_options);
     return select(name, call_options);
   }
+  bool looks_without_lives() const override { return true; }
 
   std::variant<Version, Snapshot> write(const std::string& name, const Snapshot& over,
                                         const Update& update,

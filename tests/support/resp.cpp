@@ -36,6 +36,7 @@ std::optional<std::size_t> message_size(std::string_view bytes) {
 }
 
 std::vector<std::string> request_words(std::string_view message) {
+  if (!message.starts_with('*')) return {std::string(message)};
   std::vector<std::string> words;
   auto at = message.find(line_end);
   while (at != std::string_view::npos && at + line_end.size() < message.size()) {

@@ -46,7 +46,7 @@ HttpCall KubeClient::answered(const KubeRequest& request, const CallOptions& cal
   std::vector<HttpCall> calls{call_for(request, call_options)};
   const Deadline sent = BootClock::now();
   http_->send(calls, call_options);
-  HttpCall& call = calls.front();
+  const HttpCall& call = calls.front();
   if (call.end != HttpCall::End::answered) {
     cluster_->server.forget_addresses();
     const std::string text = shown_ + ": " + cluster_->server.name() + ": " + call.trouble;
@@ -54,7 +54,7 @@ HttpCall KubeClient::answered(const KubeRequest& request, const CallOptions& cal
     throw Error(ErrorKind::denied, text, Cause::certificate);
   }
   if (const auto date = call.date()) clock_ = DatedAnswer{sent, *date};
-  return std::move(call);
+  return std::move(calls.front());
 }
 
 KubeAnswer KubeClient::ask(const KubeRequest& request, const CallOptions& call_options) {

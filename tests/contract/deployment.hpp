@@ -60,8 +60,8 @@ class RedisDeployment : public Deployment {
 /// Unix socket. All tests of this process share it, except `tcp` and the default.
 std::shared_ptr<Deployment> new_deployment();
 
-/// Locks in `postgres`, `pgbouncer`, `mariadb`, `etcd`, `zookeeper`, `memcached`, `kubernetes` or `s3`; null
-/// for another name.
+/// Locks in `postgres`, `pgbouncer`, `mariadb`, `etcd`, `zookeeper`, `memcached`, `kubernetes` or
+/// `s3`; null for another name.
 std::shared_ptr<Deployment> database_deployment(const std::string& name);
 
 }  // namespace dlock::test

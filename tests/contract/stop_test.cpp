@@ -215,7 +215,7 @@ TEST_OF_ENGINES("a waiter learns that its predecessor was evicted, and how long 
   const Claim held = taken(*store, claim_on("k"));
   REQUIRE(eventually([&] { return stands_everywhere(*other, "k"); }));
   LockAcquirer<Engine> waiter(engine, {claim_on("k")});
-  REQUIRE(eventually([&] { return waiter.listener.listens(); }));
+  REQUIRE(eventually([&] { return waiter.listener.waits(); }));
   CHECK(other->evict(held.key, {std::nullopt, evictor}, soon()).size() == 1);
   const auto holds = had(waiter.result());
   REQUIRE(holds.size() == 1);

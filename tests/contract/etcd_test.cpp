@@ -3,8 +3,8 @@
 #include <string_view>
 #include <thread>
 
-#include "cas/cas_store.hpp"
 #include "base/text.hpp"
+#include "cas/cas_store.hpp"
 #include "contract/engines.hpp"
 #include "etcd/etcd_backend.hpp"
 #include "etcd/etcd_json.hpp"

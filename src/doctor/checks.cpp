@@ -101,13 +101,17 @@ std::string ServerInfo::shown(const std::string& name) const {
 
 void examine(Contact& facts, const std::string& shown,
              const std::function<std::optional<WallTime>()>& clock,
-             const std::function<void()>& rest) {
+             const std::function<void()>& rest, milliseconds behind) {
   try {
     facts.connected_in = read_clock(clock, facts);
     std::vector<std::chrono::nanoseconds> taken;
     for (int i = 0; i < clock_readings; ++i) taken.push_back(read_clock(clock, facts));
     std::sort(taken.begin(), taken.end());
     facts.round_trip = taken[clock_readings / 2];
+    if (facts.clock) {
+      facts.clock->ahead += behind / 2;
+      facts.clock->unsure += behind / 2;
+    }
     rest();
   } catch (const Error& error) {
     const ErrorKind kind = error.kind();

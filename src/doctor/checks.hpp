@@ -149,10 +149,11 @@ struct LocalFacts : Facts {
 // The functions that obtain facts. A failure of the server becomes a fact, whose text does not have
 // the prefix `shown`.
 
-/// Reads the server's clock several times, and calls `rest`.
+/// Reads the server's clock several times, and calls `rest`. The clock may be behind the server's
+/// own by up to `behind`, because it shows whole seconds, for example.
 void examine(Contact& facts, const std::string& shown,
              const std::function<std::optional<WallTime>()>& clock,
-             const std::function<void()>& rest);
+             const std::function<void()>& rest, milliseconds behind = milliseconds(0));
 
 /// A new random key.
 LockKey scratch_key();

@@ -1,5 +1,6 @@
 #include "base/text.hpp"
 #include "doctor/checks.hpp"
+#include "doctor/rights.hpp"
 #ifdef DLOCK_WITH_KUBERNETES
 #include "k8s/kube_client.hpp"
 #endif
@@ -11,10 +12,9 @@ namespace {
 constexpr ShortVersion least_kubernetes{1, 19};
 
 #ifdef DLOCK_WITH_KUBERNETES
-/// The server's clock, half a second after the whole second that it shows.
 WallTime clock_of(KubeClient& client) {
   client.ask({"GET", "/version"}, short_call());
-  return WallTime(client.last_clock()->clock + milliseconds(500));
+  return WallTime(client.last_clock()->clock);
 }
 
 /// Whether the account may use a verb on the Leases of the namespace.
@@ -39,8 +39,7 @@ void examine_cluster(KubeClient& client, const std::string& name_space, KubeFact
   facts.encrypted = cluster.server.is_encrypted();
   facts.name_space = name_space.empty() ? cluster.name_space : name_space;
   facts.version = text_at(client.ask({"GET", "/version"}, short_call()).object, "/gitVersion");
-  // The verbs in the Role of `dlock doctor --acl`.
-  for (const char* verb : {"get", "list", "watch", "create", "update", "delete"}) {
+  for (const char* verb : verbs_on_leases) {
     if (!is_allowed(client, facts.name_space, verb)) facts.missing.emplace_back(verb);
   }
 }
@@ -82,7 +81,7 @@ Diagnosis diagnose(const KubeTarget& target, const DoctorOptions& options, const
   KubeClient client(target.context, target.name());
   examine(
       facts, target.name(), [&] { return std::optional(clock_of(client)); },
-      [&] { examine_cluster(client, target.name_space, facts); });
+      [&] { examine_cluster(client, target.name_space, facts); }, std::chrono::seconds(1));
   if (facts.unreachable.empty() && facts.missing.empty()) {
     facts.trial = try_lock(open, scratch_key(), target.name());
   }

@@ -52,15 +52,14 @@ Diagnosis diagnose(const MemcachedTarget& target, const DoctorOptions& options,
   const auto clock = [&]() -> std::optional<WallTime> {
     const auto time = ask("").number("time");
     if (!time) return std::nullopt;
-    // The middle of the times at which the server may report this.
-    return WallTime(std::chrono::seconds(*time) + memcached_clock_unsure / 2);
+    return WallTime(std::chrono::seconds(*time));
   };
-  examine(facts, target.name(), clock, [&] {
-    if (facts.clock) facts.clock->unsure += memcached_clock_unsure / 2;
+  const auto rest = [&] {
     facts.stats = ask("");
     facts.settings = ask("settings");
     facts.trial = try_lock(open, scratch_key(), target.name());
-  });
+  };
+  examine(facts, target.name(), clock, rest, memcached_clock_unsure);
   return {target.name(), label, check_memcached(facts)};
 }
 

@@ -79,7 +79,7 @@ struct Rights {
         "rules:\n"
         "- apiGroups: [coordination.k8s.io]\n"
         "  resources: [leases]\n"
-        "  verbs: [get, list, watch, create, update, delete]\n"
+        "  verbs: [{}]\n"
         "---\n"
         "apiVersion: rbac.authorization.k8s.io/v1\n"
         "kind: RoleBinding\n"
@@ -87,7 +87,8 @@ struct Rights {
         "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: dlock}\n"
         "subjects:\n"
         "- {kind: ServiceAccount, name: ACCOUNT, namespace: {}}\n",
-        in, in, in);
+        in, joined(verbs_on_leases, ", ", [](const char* each) { return std::string(each); }), in,
+        in);
   }
   /// A policy of AWS. Without s3:ListBucket the store answers 403 for an object that is missing.
   std::string operator()(const S3Target& target) const {

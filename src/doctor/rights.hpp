@@ -9,6 +9,10 @@
 
 namespace dlock {
 
+/// The verbs of Kubernetes that dlock uses on Leases.
+inline constexpr const char* verbs_on_leases[] = {"get",    "list",   "watch",
+                                                  "create", "update", "delete"};
+
 /// The commands by which an administrator gives dlock's user the least rights that it needs, for
 /// redis-cli, psql, mariadb, etcdctl or zkCli.sh, or as a policy of AWS. Throws Error{usage} for
 /// locks on this host.

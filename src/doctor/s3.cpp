@@ -82,16 +82,15 @@ Diagnosis diagnose(const S3Target& target, const DoctorOptions& options, const O
       target.name());
   const auto clock = [&]() -> std::optional<WallTime> {
     client.send_one({"GET", "", "list-type=2&max-keys=1&prefix=dlock"}, short_call());
-    // The date is cut off to whole seconds.
-    return WallTime(client.last_answer()->clock + milliseconds(500));
+    return WallTime(client.last_answer()->clock);
   };
-  examine(facts, target.name(), clock, [&] {
+  const auto rest = [&] {
     facts.user = client.credentials(short_call()).id;
     try_conditions(facts, client);
     ask_about_versions(facts, client);
     if (facts.ignored.empty()) facts.trial = try_lock(open, scratch_key(), target.name());
-  });
-  if (facts.clock) facts.clock->unsure += milliseconds(500);
+  };
+  examine(facts, target.name(), clock, rest, std::chrono::seconds(1));
 #endif
   return {target.name(), label_of(facts), check_s3(facts)};
 }

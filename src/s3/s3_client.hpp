@@ -38,8 +38,8 @@ class S3Client {
   S3Client(S3Place place, std::string shown);
 
   /// Sends a few requests at once. A PUT is sent once; Error{unavailable} means that it may have
-  /// been done. Throws for all other statuses than those above, and for 404 unless the object is
-  /// what is missing.
+  /// been done. Throws for all other statuses than those above, and for a 404 that is about
+  /// anything but the object.
   std::vector<HttpCall> send(const std::vector<S3Request>& requests,
                              const CallOptions& call_options);
   HttpCall send_one(const S3Request& request, const CallOptions& call_options) {

@@ -71,6 +71,12 @@ std::string file_text(const std::string& path) {
   return text_of(Fd(open(path.c_str(), O_RDONLY | O_CLOEXEC)));
 }
 
+std::string variable(const char* name) {
+  // dlock never changes its own environment.
+  const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
+  return value == nullptr ? "" : value;
+}
+
 /// The command's name is in parentheses and may hold any byte, so fields are counted from the last
 /// ')': 3 is the state, 4 the parent, 5 the group, 6 the session, 20 the threads, 22 the start
 /// time. The file is that of the first thread, which has the same fields: qemu-user writes

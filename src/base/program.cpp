@@ -12,7 +12,7 @@
 
 #include "base/error.hpp"
 #include "base/fd.hpp"
-#include "base/process.hpp"
+#include "base/side_process.hpp"
 #include "base/text.hpp"
 
 namespace dlock {
@@ -94,12 +94,8 @@ std::string output_of(const std::vector<std::string>& argv, const CallOptions& c
   // The supervisor of COMMAND may have reaped this child, too; then only its output tells.
   const bool reaped = waitpid(pid, &status, 0) == pid;
   if (!reaped || status == 0) return std::move(out.text);
-  std::string said = err.text.substr(0, err.text.find('\n'));
-  if (said.empty()) {
-    said = WIFSIGNALED(status) ? "died of signal " + signal_name(WTERMSIG(status))
-                               : "exited with " + std::to_string(WEXITSTATUS(status));
-  }
-  throw_usage(escaped(argv.front()) + ": " + escaped(said));
+  const std::string said = err.text.substr(0, err.text.find('\n'));
+  throw_usage(escaped(argv.front()) + ": " + (said.empty() ? end_of_call(status) : escaped(said)));
 }
 
 }  // namespace dlock

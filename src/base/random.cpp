@@ -3,9 +3,9 @@
 #include <sys/random.h>
 
 #include <cstdint>
-#include <vector>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 
 namespace dlock {
 namespace {
@@ -17,15 +17,9 @@ void fill(void* bytes, std::size_t size) {
 }  // namespace
 
 std::string random_hex(std::size_t bytes) {
-  std::vector<unsigned char> raw(bytes);
+  std::string raw(bytes, '\0');
   fill(raw.data(), bytes);
-  static constexpr char digits[] = "0123456789abcdef";
-  std::string text;
-  for (const unsigned char byte : raw) {
-    text += digits[byte >> 4];
-    text += digits[byte & 15];
-  }
-  return text;
+  return hex(raw);
 }
 
 milliseconds random_up_to(milliseconds most) {

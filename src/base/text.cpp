@@ -147,6 +147,18 @@ bool matches_any(const std::string& text, const std::vector<std::string>& globs)
   });
 }
 
+std::string hex(std::string_view bytes) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string text;
+  text.reserve(2 * bytes.size());
+  for (const char each : bytes) {
+    const auto byte = static_cast<unsigned char>(each);
+    text += digits[byte >> 4];
+    text += digits[byte & 15];
+  }
+  return text;
+}
+
 std::string to_base64(std::string_view bytes) {
   std::string text;
   text.reserve((bytes.size() + 2) / 3 * 4);

@@ -37,6 +37,9 @@ void append_percent_encoded(std::string& out, std::string_view text, std::string
 /// Reverses percent_encoded(); a '%' without two hex digits after it stays.
 std::string percent_decoded(std::string_view text);
 
+/// Two lower-case digits for each byte.
+std::string hex(std::string_view bytes);
+
 /// Base64 with padding (RFC 4648, section 4).
 std::string to_base64(std::string_view bytes);
 /// Decodes `text` up to the first character that is not base64.

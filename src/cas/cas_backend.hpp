@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -31,7 +32,7 @@ struct Lives {
 
 /// A record as it was read, and the time of the read by the engine's clock and by ours.
 struct Snapshot {
-  std::string text;
+  std::string text{};
   Version version = 0;
   microseconds clock{0};  ///< of the engine, in the request that read the record
   /// The engine's clock may have been ahead of `clock` by this much: it shows whole seconds, or its
@@ -197,6 +198,13 @@ class CasBackend {
 
   /// The name of the engine for messages, without credentials.
   virtual std::string name() const = 0;
+
+ protected:
+  /// The watch() of a client that gets no messages.
+  static Wake::Reason await_poll(const RecordWatch& watch, Deadline until, int cancel_fd) {
+    const bool interrupted = sleep_until(std::min(until, watch.poll), cancel_fd);
+    return interrupted ? Wake::Reason::interrupted : Wake::Reason::due;
+  }
 };
 
 }  // namespace dlock

@@ -8,6 +8,7 @@
 
 #include "base/duration.hpp"
 #include "base/error.hpp"
+#include "base/random.hpp"
 #include "base/text.hpp"
 #include "lock/latch.hpp"
 #include "rule/table_format.hpp"
@@ -308,6 +309,11 @@ std::optional<microseconds> take_end(std::string& value) {
   if (!ends) return std::nullopt;
   value = std::string(rest);
   return microseconds(*ends);
+}
+
+Version random_version() {
+  constexpr std::size_t bytes = 7;
+  return static_cast<Version>(std::stoull(random_hex(bytes), nullptr, 16)) + 1;
 }
 
 std::string plain_name(std::string_view name, std::string_view shown) {

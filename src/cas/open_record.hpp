@@ -108,8 +108,12 @@ std::string value_of(const Update& update);
 /// Removes the expiry from the front of a value; returns nothing if the value is not dlock's.
 std::optional<microseconds> take_end(std::string& value);
 
+/// A version for the next state of a record. It is random, so that none repeats, even after a
+/// record was removed or a failover lost some writes.
+Version random_version();
+
 /// A name for the record `name` where an engine permits only lower-case letters, digits and dashes:
-/// what `shown` has of these, 40 at most, and a hash of the whole name.
+/// it begins with at most 40 such characters of `shown`, and ends with a hash of the whole name.
 std::string plain_name(std::string_view name, std::string_view shown);
 
 }  // namespace dlock

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cctype>
 #include <climits>
-#include <cstdlib>
 #include <utility>
 
 #include "base/duration.hpp"
 #include "base/error.hpp"
+#include "base/process.hpp"
 #include "base/text.hpp"
 #include "config/command_line.hpp"
 #include "config/option_table.hpp"
@@ -149,11 +149,8 @@ MemcachedTarget parse_memcached(std::string_view rest) {
 
 /// The value of the first of AWS's variables that is set.
 std::string aws_setting(const char* first, const char* second) {
-  for (const char* name : {first, second}) {
-    const char* const value = std::getenv(name);
-    if (value != nullptr && *value != '\0') return value;
-  }
-  return "";
+  const std::string value = variable(first);
+  return value.empty() ? variable(second) : value;
 }
 
 bool has_only(std::string_view text, std::string_view marks) {

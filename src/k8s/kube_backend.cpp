@@ -80,11 +80,8 @@ std::string KubeBackend::path_of(const std::string& name_of_lease,
 }
 
 Snapshot KubeBackend::dated() const {
-  Snapshot seen;
-  seen.sent = client_.last_clock()->sent;
-  seen.clock = client_.last_clock()->clock;
-  seen.clock_unsure = clock_unsure;
-  return seen;
+  const DatedAnswer& last = *client_.last_clock();
+  return {.clock = last.clock, .clock_unsure = clock_unsure, .sent = last.sent};
 }
 
 Snapshot KubeBackend::snapshot_from(const json& lease) const {

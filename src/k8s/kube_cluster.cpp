@@ -1,5 +1,3 @@
-#include <cstdlib>
-
 #include "base/error.hpp"
 #include "base/process.hpp"
 #include "base/program.hpp"
@@ -14,11 +12,6 @@ using nlohmann::json;
 /// Where a pod finds its account
 /// (https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/).
 const std::string account = "/var/run/secrets/kubernetes.io/serviceaccount/";
-
-std::string variable(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 /// The text of a file without its last line end; empty if it cannot be read.
 std::string line_of(const std::string& path) {

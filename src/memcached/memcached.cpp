@@ -6,7 +6,6 @@
 
 #include "base/duration.hpp"
 #include "base/error.hpp"
-#include "base/random.hpp"
 #include "base/text.hpp"
 #include "cas/open_record.hpp"
 
@@ -172,10 +171,7 @@ MemcachedBackend::MemcachedBackend(Endpoint server, std::string shown)
 /// the server, so that no change of the wall clock moves it.
 Snapshot MemcachedBackend::snapshot_from(const std::string& name,
                                          const MemcachedClient::Answer& answer, Deadline sent) {
-  Snapshot seen;
-  seen.sent = sent;
-  seen.clock = answer.clock;
-  seen.clock_unsure = memcached_clock_unsure;
+  Snapshot seen{.clock = answer.clock, .clock_unsure = memcached_clock_unsure, .sent = sent};
   states_.erase(name);
   if (!answer.value) return seen;
   std::string_view rest = *answer.value, head = take_until(rest, '\n');
@@ -213,8 +209,7 @@ std::variant<Version, Snapshot> MemcachedBackend::write(const std::string& name,
     if (now.version != over.version) return now;
     state = states_[name];
   }
-  constexpr std::size_t bytes = 7;
-  const auto next = static_cast<Version>(std::stoull(random_hex(bytes), nullptr, 16)) + 1;
+  const Version next = random_version();
   const std::string value = std::string(record_begins) + std::to_string(next) + " " +
                             percent_encoded(name) + "\n" + update.text;
   const std::string key = key_of(name);
@@ -241,7 +236,7 @@ std::int64_t MemcachedBackend::count(const std::string&, const CallOptions&) { r
 
 std::variant<std::string, Wake::Reason> MemcachedBackend::watch(RecordWatch& watch, Deadline until,
                                                                 int cancel_fd) {
-  const bool interrupted = sleep_until(std::min(until, watch.poll), cancel_fd);
-  return interrupted ? Wake::Reason::interrupted : Wake::Reason::due;
+  return await_poll(watch, until, cancel_fd);
 }
+
 }  // namespace dlock

@@ -8,9 +8,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <vector>
 
+#include "base/process.hpp"
 #include "base/text.hpp"
 #include "output/log.hpp"
 
@@ -46,12 +46,6 @@ Extent within(std::string_view text, std::size_t most) {
     fits.columns += columns;
   }
   return fits;
-}
-
-std::string variable(const char* name) {
-  // dlock never changes its own environment.
-  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
-  return value == nullptr ? "" : value;
 }
 
 bool is_utf8_locale() {

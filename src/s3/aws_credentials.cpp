@@ -1,6 +1,5 @@
 #include "s3/aws_credentials.hpp"
 
-#include <cstdlib>
 #include <utility>
 
 #include "base/error.hpp"
@@ -31,11 +30,6 @@ std::string in_query(const std::string& value) {
 }
 
 }  // namespace
-
-std::string variable(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 /// The body of the answer to an unsigned request. Throws Error{denied} if it is refused.
 std::string AwsCredentialChain::fetch(const std::string& url, const std::string& field,

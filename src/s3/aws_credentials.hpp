@@ -43,9 +43,6 @@ class AwsCredentialChain {
   HttpClient http_{std::nullopt};
 };
 
-/// The value of a variable; empty if it is not set.
-std::string variable(const char* name);
-
 /// The settings below `[section]` in the text of an AWS file.
 std::map<std::string, std::string> ini_section(std::string_view text, std::string_view section);
 

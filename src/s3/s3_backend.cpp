@@ -4,7 +4,6 @@
 
 #include "base/duration.hpp"
 #include "base/error.hpp"
-#include "base/random.hpp"
 #include "base/text.hpp"
 #include "cas/open_record.hpp"
 #include "s3/s3_conditions.hpp"
@@ -20,9 +19,6 @@ constexpr milliseconds clock_unsure{2000};
 constexpr std::size_t gets_at_once = 8, page_size = 200, keys_of_count = 1000, keys_of_sweep = 50;
 /// A record is swept a week after its last use, so a younger object needs no look.
 constexpr std::chrono::hours youngest_swept{24 * 7};
-
-/// An ETag is a hash of the text. A random number of 62 bits in each text lets no two be equal.
-Version random_version() { return static_cast<Version>(fnv1a(random_hex(16)) >> 2 | 1); }
 
 }  // namespace
 
@@ -72,11 +68,8 @@ std::string S3Backend::key_of(const std::string& name) const {
 
 /// An empty snapshot with the times of the last answer.
 Snapshot S3Backend::dated() const {
-  Snapshot seen;
-  seen.sent = client_.last_answer()->sent;
-  seen.clock = client_.last_answer()->clock;
-  seen.clock_unsure = clock_unsure;
-  return seen;
+  const DatedAnswer& last = *client_.last_answer();
+  return {.clock = last.clock, .clock_unsure = clock_unsure, .sent = last.sent};
 }
 
 Snapshot S3Backend::read(const std::string& name, OwnLife*, const CallOptions& call_options) {
@@ -109,6 +102,7 @@ std::variant<Version, Snapshot> S3Backend::write(const std::string& name, const 
     }
     condition = "If-Match: " + known_[name].etag;
   }
+  // An ETag is a hash of the text: with a random number in each text no two are equal.
   const Version version = random_version();
   const std::string body = std::string(first_words) + std::to_string(version) + " " +
                            percent_encoded(name) + "\n" + value_of(update);
@@ -203,8 +197,8 @@ std::variant<std::string, Wake::Reason> S3Backend::watch(RecordWatch& watch, Dea
   constexpr int rarer = 5;
   const bool is_first = watch.look != never;
   const auto pause = is_first ? least : std::clamp(rarer * left_until(watch.poll), least, most);
-  const Deadline next = std::min(until, later(BootClock::now(), pause));
-  return sleep_until(next, cancel_fd) ? Wake::Reason::interrupted : Wake::Reason::due;
+  watch.poll = later(BootClock::now(), pause);
+  return await_poll(watch, until, cancel_fd);
 }
 
 }  // namespace dlock

@@ -126,15 +126,7 @@ std::string create_statement(const SqlDialect& dialect, std::string_view table) 
 }
 
 std::string bytes_literal(std::string_view bytes, const SqlDialect& dialect) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string text(dialect.begin_bytes);
-  text.reserve(text.size() + 2 * bytes.size() + 1);
-  for (const char each : bytes) {
-    const auto byte = static_cast<unsigned char>(each);
-    text += digits[byte >> 4];
-    text += digits[byte & 15];
-  }
-  return text + "'";
+  return std::string(dialect.begin_bytes) + hex(bytes) + "'";
 }
 
 std::string quoted(const std::string& text) {
@@ -256,9 +248,8 @@ Version SqlBackend::begin_write(const Snapshot& over, const Update& update,
   prepare(call_options);
   const bool is_former = !update.begun.empty() && !update.begun.contains(login_id());
   if (is_former) throw_unavailable(name() + ": the connection was closed");
-  constexpr std::size_t bytes = 7;
   while (true) {
-    const auto next = static_cast<Version>(std::stoull(random_hex(bytes), nullptr, 16)) + 1;
+    const Version next = random_version();
     if (next != over.version) return next;
   }
 }
@@ -334,11 +325,6 @@ void SqlBackend::sweep(const std::string& prefix, const std::string& after,
                " AND version = " + row[1].value_or("0");
   }
   if (!removal.empty()) done(removal, call_options);
-}
-
-Wake::Reason SqlBackend::await_poll(const RecordWatch& watch, Deadline until, int cancel_fd) {
-  const Deadline next = std::min(until, watch.poll);
-  return sleep_until(next, cancel_fd) ? Wake::Reason::interrupted : Wake::Reason::due;
 }
 
 #ifndef DLOCK_WITH_POSTGRESQL

@@ -203,9 +203,8 @@ class SqlBackend : public CasBackend {
   virtual std::optional<Lives> lives_of(const std::vector<NamedRecord>& records,
                                         const CallOptions& call_options) = 0;
 
-  /// Connects, and returns the version for a write over `over`. It is random, so that none repeats,
-  /// even after a record was removed or a failover lost some writes. Throws if the update begins a
-  /// life of an earlier connection.
+  /// Connects, and returns the version for a write over `over`. Throws if the update begins a life
+  /// of an earlier connection.
   Version begin_write(const Snapshot& over, const Update& update, const CallOptions& call_options);
   std::string insert_statement(const std::string& name, const Update& update,
                                Version version) const;
@@ -213,9 +212,6 @@ class SqlBackend : public CasBackend {
   std::string update_statement(const std::string& name, Version over, const Update& update,
                                Version version) const;
   std::string literal(std::string_view bytes) const { return bytes_literal(bytes, dialect_); }
-
-  /// The watch() of a client that gets no messages.
-  static Wake::Reason await_poll(const RecordWatch& watch, Deadline until, int cancel_fd);
 
   std::string table_;  ///< the name of the table in SQL syntax
   /// The server has few connections left. A waiter then keeps none while it sleeps, because holders

@@ -6,6 +6,7 @@
 #include "base/duration.hpp"
 #include "base/random.hpp"
 #include "base/text.hpp"
+#include "cas/open_record.hpp"
 
 namespace dlock {
 namespace {

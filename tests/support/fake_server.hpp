@@ -32,8 +32,8 @@ Step say_and_reset(std::string bytes);
 Step flood(std::string bytes);
 
 /// A server whose answers, right or wrong, come from the test; it runs in its own thread. Every
-/// whole request gets one step, even if several came in one write. Input that is not RESP counts as
-/// one request.
+/// whole request gets one step, even if several came in one write. Input that is neither RESP nor
+/// HTTP counts as one request.
 class FakeServer {
  public:
   /// The server's thread calls it with the words of each request.

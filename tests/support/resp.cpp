@@ -12,10 +12,24 @@ long header_number(std::string_view bytes) {
   return std::strtol(std::string(bytes.substr(1, 24)).c_str(), nullptr, 10);
 }
 
+/// A client of HTTP sends the body in a packet of its own.
+std::optional<std::size_t> http_request_size(std::string_view bytes) {
+  const auto end = bytes.find("\r\n\r\n");
+  if (end == std::string_view::npos) return std::nullopt;
+  constexpr std::string_view length = "\r\nContent-Length: ";
+  const auto at = bytes.substr(0, end).find(length);
+  std::size_t size = end + 4;
+  if (at != std::string_view::npos) {
+    size += std::strtoul(std::string(bytes.substr(at + length.size(), 24)).c_str(), nullptr, 10);
+  }
+  return size <= bytes.size() ? std::optional(size) : std::nullopt;
+}
+
 }  // namespace
 
 std::optional<std::size_t> message_size(std::string_view bytes) {
   if (bytes.empty()) return std::nullopt;
+  if (bytes.substr(0, bytes.find(line_end)).ends_with(" HTTP/1.1")) return http_request_size(bytes);
   if (std::string_view("+-:$*").find(bytes.front()) == std::string_view::npos) return bytes.size();
   const auto end = bytes.find(line_end);
   if (end == std::string_view::npos) return std::nullopt;

@@ -8,8 +8,8 @@
 
 namespace dlock::test {
 
-/// The size of the first whole RESP2 message (request or reply) in `bytes`; nothing if it is
-/// incomplete. Bytes that are not RESP count as one message.
+/// The size of the first whole RESP2 message (request or reply) or request of HTTP in `bytes`;
+/// nothing if it is incomplete. Other bytes count as one message.
 std::optional<std::size_t> message_size(std::string_view bytes);
 
 /// The words of a request: an array of bulk strings.

@@ -48,10 +48,10 @@ class Password {
 
 /// How dlock encrypts a connection. dlock always verifies the server's certificate and name.
 struct TlsSettings {
-  std::string ca;           ///< PEM file, or directory of hashed files; empty: the system's
-  std::string certificate;  ///< PEM file with the client's own chain; empty: none
-  std::string key;          ///< PEM file with the private key of `certificate`
-  std::string server_name;  ///< the name that the server must prove, instead of the URL's host
+  std::string ca{};           ///< PEM file, or directory of hashed files; empty: the system's
+  std::string certificate{};  ///< PEM file with the client's own chain; empty: none
+  std::string key{};          ///< PEM file with the private key of `certificate`
+  std::string server_name{};  ///< the name that the server must prove, instead of the URL's host
   bool operator==(const TlsSettings&) const = default;
 };
 
@@ -78,6 +78,10 @@ struct Endpoint {
 std::string in_brackets(std::string host);
 /// `host:port`, with brackets around an IPv6 address: escaped.
 std::string address_of(std::string_view host, std::string_view port);
+
+/// The server of `http[s]://HOST[:PORT]`, with empty TLS settings if it is encrypted; nothing if
+/// `url` has another form.
+std::optional<Endpoint> http_endpoint(std::string_view url);
 
 /// Whether `host` is a name or an address by which a host reaches itself.
 bool is_this_host(std::string_view host);

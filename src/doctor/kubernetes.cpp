@@ -36,7 +36,7 @@ bool is_allowed(KubeClient& client, const std::string& name_space, const char* v
 void examine_cluster(KubeClient& client, const std::string& name_space, KubeFacts& facts) {
   const KubeCluster& cluster = client.cluster(short_call());
   facts.url = cluster.server.name();
-  facts.encrypted = cluster.server.is_encrypted();
+  facts.encrypted = cluster.server.endpoint.tls.has_value();
   facts.name_space = name_space.empty() ? cluster.name_space : name_space;
   facts.version = text_at(client.ask({"GET", "/version"}, short_call()).object, "/gitVersion");
   for (const char* verb : verbs_on_leases) {

@@ -67,33 +67,14 @@ bool is_of_old_login(const EtcdAnswer& answer) {
 
 }  // namespace
 
-EtcdClient::EtcdClient(std::vector<Endpoint> servers, std::string shown)
-    : servers_(std::move(servers)),
-      addresses_(servers_.size()),
-      shown_(std::move(shown)),
-      http_(servers_.front().tls) {}
-
-HttpAddress EtcdClient::address_of_request(const std::string& path) const {
-  const Endpoint& server = servers_[current_];
-  const std::string resolved = addresses_[current_].value_or("");
-  if (!server.tls) return {"http://" + server.address() + "/v3/" + path, {}, resolved};
-  const std::string& name = server.tls->server_name;
-  if (name.empty()) return {"https://" + server.address() + "/v3/" + path, {}, resolved};
-  // The certificate is for this name.
-  return {"https://" + name + ":" + std::to_string(server.port) + "/v3/" + path,
-          "::" + server.address(), resolved};
-}
-
-/// Resolves the current server's name, and keeps the addresses until the server fails.
-void EtcdClient::look_up(const CallOptions& call_options) {
-  const Endpoint& server = servers_[current_];
-  if (addresses_[current_]) return;
-  addresses_[current_] = resolved_addresses(server.host, server.port, call_options);
+EtcdClient::EtcdClient(const std::vector<Endpoint>& servers, std::string shown)
+    : shown_(std::move(shown)), http_(servers.front().tls) {
+  for (const Endpoint& server : servers) servers_.push_back({server, "/v3/"});
 }
 
 /// The name for messages; with several servers, it contains the address of the current one.
 std::string EtcdClient::server_name() const {
-  return servers_.size() == 1 ? shown_ : shown_ + ": " + servers_[current_].address();
+  return servers_.size() == 1 ? shown_ : shown_ + ": " + servers_[current_].endpoint.address();
 }
 
 void EtcdClient::refuse(const EtcdAnswer& failed) const {
@@ -130,7 +111,7 @@ void EtcdClient::refuse(const EtcdAnswer& failed) const {
 
 /// Makes the next server current.
 EtcdClient::Trouble EtcdClient::pass_over(Trouble trouble) {
-  addresses_[current_].reset();
+  servers_[current_].resolved.clear();
   // A server that does not answer may have stopped sending on its stream, too.
   if (stream_server_ == current_) http_.close_stream();
   next_server();
@@ -176,15 +157,16 @@ Deadline EtcdClient::try_until(std::size_t tries, Deadline deadline) const {
 std::variant<EtcdClient::Answers, EtcdClient::Trouble> EtcdClient::try_once(
     const std::vector<EtcdRequest>& requests, bool once, const CallOptions& call_options) {
   try {
-    look_up(call_options);
+    servers_[current_].look_up(call_options);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::unavailable) throw;
     return pass_over({error.reworded(server_name() + ": " + error.what())});
   }
   std::vector<HttpCall> calls;
-  for (const EtcdRequest& request : requests)
+  for (const EtcdRequest& request : requests) {
     calls.push_back(
-        {.to = address_of_request(request.path), .body = request.fields.dump(), .once = once});
+        {.to = servers_[current_].at(request.path), .body = request.fields.dump(), .once = once});
+  }
   http_.send(calls, call_options);
   Answers answers;
   for (const HttpCall& call : calls) {
@@ -223,7 +205,7 @@ EtcdClient::Answers EtcdClient::ask_servers(const std::vector<EtcdRequest>& requ
 }
 
 void EtcdClient::log_in(const CallOptions& call_options) {
-  const Endpoint& server = servers_.front();
+  const Endpoint& server = servers_.front().endpoint;
   if (logged_in_ || !server.user) return;
   const std::string password = server.password ? server.password->text(call_options) : "";
   require_utf8(*server.user, shown_ + ": the user");
@@ -263,7 +245,7 @@ json EtcdClient::done(const EtcdRequest& request, const CallOptions& call_option
 
 void EtcdClient::open_stream(const std::string& path, const std::string& body) {
   stream_server_ = current_;
-  http_.open_stream({.to = address_of_request(path), .body = body});
+  http_.open_stream({.to = servers_[current_].at(path), .body = body});
 }
 
 std::variant<std::string, HttpClient::StreamEnd> EtcdClient::next_line(Deadline until,
@@ -272,7 +254,7 @@ std::variant<std::string, HttpClient::StreamEnd> EtcdClient::next_line(Deadline 
   const auto* end = std::get_if<HttpClient::StreamEnd>(&line);
   if (end != nullptr && *end == HttpClient::StreamEnd::broken) {
     http_.close_stream();
-    addresses_[stream_server_].reset();
+    servers_[stream_server_].resolved.clear();
     if (stream_server_ == current_) next_server();
   }
   return line;

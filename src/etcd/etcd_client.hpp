@@ -11,6 +11,7 @@
 #include "base/wait.hpp"
 #include "etcd/etcd_json.hpp"
 #include "http/http_client.hpp"
+#include "http/http_server.hpp"
 
 namespace dlock {
 
@@ -24,7 +25,7 @@ struct EtcdRequest {
 /// thread uses it at a time.
 class EtcdClient {
  public:
-  EtcdClient(std::vector<Endpoint> servers, std::string shown);
+  EtcdClient(const std::vector<Endpoint>& servers, std::string shown);
 
   /// Sends all requests at once. An answer may be an error of etcd. After "unavailable", or an
   /// answer that is not etcd's, ask() sends them again, to other servers, until the deadline.
@@ -56,8 +57,6 @@ class EtcdClient {
     bool is_electing = false;  ///< the server answered that it is unavailable
   };
 
-  HttpAddress address_of_request(const std::string& path) const;
-  void look_up(const CallOptions& call_options);
   void log_in(const CallOptions& call_options);
   Answers ask_logged_in(const std::vector<EtcdRequest>& requests, bool once,
                         const CallOptions& call_options);
@@ -71,9 +70,7 @@ class EtcdClient {
   void next_server() { current_ = (current_ + 1) % servers_.size(); }
   std::string server_name() const;
 
-  std::vector<Endpoint> servers_;
-  /// The addresses of each server, in the form of HttpAddress::resolved; nothing: not looked up.
-  std::vector<std::optional<std::string>> addresses_;
+  std::vector<HttpServer> servers_;
   std::string shown_;
   HttpClient http_;
   std::size_t current_ = 0;

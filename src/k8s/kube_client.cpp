@@ -27,14 +27,14 @@ void KubeClient::prepare(const CallOptions& call_options) {
     logged_in_ = true;
   }
   if (http_ != nullptr) return;
-  const bool encrypted = cluster_->server.is_encrypted();
-  http_ = std::make_unique<HttpClient>(encrypted ? std::optional(cluster_->tls) : std::nullopt);
+  http_ = std::make_unique<HttpClient>(cluster_->server.endpoint.tls);
   if (!cluster_->token.empty()) http_->set_authorization("Bearer " + cluster_->token);
 }
 
 HttpCall KubeClient::call_for(const KubeRequest& request, const CallOptions& call_options) {
   HttpCall call;
-  call.to = cluster_->server.address_of(request.path, cluster_->tls.server_name, call_options);
+  cluster_->server.look_up(call_options);
+  call.to = cluster_->server.at(request.path);
   call.method = request.method;
   if (!request.body.is_null()) call.body = request.body.dump();
   call.once = request.method != "GET";
@@ -48,7 +48,7 @@ HttpCall KubeClient::answered(const KubeRequest& request, const CallOptions& cal
   http_->send(calls, call_options);
   const HttpCall& call = calls.front();
   if (call.end != HttpCall::End::answered) {
-    cluster_->server.forget_addresses();
+    cluster_->server.resolved.clear();
     const std::string text = shown_ + ": " + cluster_->server.name() + ": " + call.trouble;
     if (call.end == HttpCall::End::failed) throw_unavailable(text);
     throw Error(ErrorKind::denied, text, Cause::certificate);

@@ -17,8 +17,7 @@ namespace dlock {
 
 /// The API server of a cluster, and how dlock logs in to it.
 struct KubeCluster {
-  HttpServer server{};
-  TlsSettings tls{};                ///< with PEM texts; `certificate`: the client's, if it has one
+  HttpServer server{};              ///< its TLS settings have PEM texts in place of files' names
   std::string name_space{};         ///< the pod's, or the context's
   std::string token{};              ///< empty: none, or one of the next two
   std::string token_file{};         ///< read for each login: the cluster replaces the token

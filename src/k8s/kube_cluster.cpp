@@ -26,12 +26,25 @@ json parsed(const std::string& text, const std::string& by) {
   throw_usage(by + " printed no JSON object");
 }
 
+/// The server of `http[s]://HOST[:PORT][/PATH]`.
+HttpServer server_at(const std::string& url, TlsSettings tls) {
+  const auto path = url.find('/', url.find("//") + 2);
+  const auto endpoint = http_endpoint(url.substr(0, path));
+  if (!endpoint)
+    throw_usage("the server of the cluster is not http[s]://HOST[:PORT][/PATH]: \"" + escaped(url) +
+                "\"");
+  HttpServer server{*endpoint};
+  if (path != std::string::npos) server.path = url.substr(path);
+  while (server.path.ends_with('/')) server.path.pop_back();
+  if (server.endpoint.tls) server.endpoint.tls = std::move(tls);
+  return server;
+}
+
 KubeCluster cluster_of_the_pod() {
   KubeCluster cluster;
-  cluster.server = {"https://" + address_of(variable("KUBERNETES_SERVICE_HOST"),
-                                            variable("KUBERNETES_SERVICE_PORT")),
-                    "the cluster of KUBERNETES_SERVICE_HOST and _PORT"};
-  cluster.tls.ca = account + "ca.crt";
+  cluster.server = server_at("https://" + address_of(variable("KUBERNETES_SERVICE_HOST"),
+                                                     variable("KUBERNETES_SERVICE_PORT")),
+                             {.ca = account + "ca.crt"});
   cluster.token_file = account + "token";
   cluster.name_space = line_of(account + "namespace");
   return cluster;
@@ -47,13 +60,12 @@ std::string text_at(const json& object, const std::string& path) {
 
 KubeCluster cluster_in(const json& config) {
   KubeCluster cluster;
-  cluster.server = {text_at(config, "/clusters/0/cluster/server"), "the server of the cluster"};
   const std::string user = "/users/0/user/";
   const auto pem = [&](const std::string& path) { return from_base64(text_at(config, path)); };
-  cluster.tls.ca = pem("/clusters/0/cluster/certificate-authority-data");
-  cluster.tls.server_name = text_at(config, "/clusters/0/cluster/tls-server-name");
-  cluster.tls.certificate = pem(user + "client-certificate-data");
-  cluster.tls.key = pem(user + "client-key-data");
+  cluster.server = server_at(
+      text_at(config, "/clusters/0/cluster/server"),
+      {pem("/clusters/0/cluster/certificate-authority-data"), pem(user + "client-certificate-data"),
+       pem(user + "client-key-data"), text_at(config, "/clusters/0/cluster/tls-server-name")});
   cluster.name_space = text_at(config, "/contexts/0/context/namespace");
   if (cluster.name_space.empty()) cluster.name_space = "default";
   cluster.token = text_at(config, user + "token");
@@ -103,9 +115,9 @@ void log_in(KubeCluster& cluster, const CallOptions& call_options) {
     const json answer = parsed(output_of(cluster.exec, call_options), "the program of the user");
     cluster.token = text_at(answer, "/status/token");
     const std::string certificate = text_at(answer, "/status/clientCertificateData");
-    if (certificate.empty()) return;
-    cluster.tls.certificate = certificate;
-    cluster.tls.key = text_at(answer, "/status/clientKeyData");
+    if (certificate.empty() || !cluster.server.endpoint.tls) return;
+    cluster.server.endpoint.tls->certificate = certificate;
+    cluster.server.endpoint.tls->key = text_at(answer, "/status/clientKeyData");
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::usage) throw;
     throw Error(ErrorKind::denied, std::string("no credentials: ") + error.what());

@@ -27,26 +27,16 @@ S3Client::S3Client(S3Place place, std::string shown)
     : place_(std::move(place)),
       shown_(std::move(shown)),
       credentials_(place_.region),
+      server_{place_.server, place_.bucket_in_path ? "/" + place_.bucket + "/" : "/"},
       http_(place_.server.tls) {}
-
-HttpAddress S3Client::address_of(const S3Request& request) const {
-  const Endpoint& server = place_.server;
-  const std::string path = (place_.bucket_in_path ? "/" + place_.bucket : "") + "/" + request.key +
-                           (request.query.empty() ? "" : "?" + request.query);
-  if (!server.tls) return {"http://" + server.address() + path, {}, resolved_};
-  const std::string& name = server.tls->server_name;
-  if (name.empty()) return {"https://" + server.address() + path, {}, resolved_};
-  // The certificate is for this name.
-  return {"https://" + name + ":" + std::to_string(server.port) + path, "::" + server.address(),
-          resolved_};
-}
 
 std::vector<HttpCall> S3Client::signed_calls(const std::vector<S3Request>& requests,
                                              const CallOptions& call_options) {
   const AwsCredentials& own = credentials(call_options);
   std::vector<HttpCall> calls;
   for (const S3Request& request : requests) {
-    HttpCall call{.to = address_of(request),
+    const std::string query = request.query.empty() ? "" : "?" + request.query;
+    HttpCall call{.to = server_.at(request.key + query),
                   .body = request.body,
                   .method = request.method,
                   .fields = {"x-amz-content-sha256: " + sha256_hex(request.body)},
@@ -64,9 +54,7 @@ std::vector<HttpCall> S3Client::signed_calls(const std::vector<S3Request>& reque
 
 std::vector<HttpCall> S3Client::send(const std::vector<S3Request>& requests,
                                      const CallOptions& call_options) {
-  if (resolved_.empty()) {
-    resolved_ = resolved_addresses(place_.server.host, place_.server.port, call_options);
-  }
+  server_.look_up(call_options);
   auto calls = signed_calls(requests, call_options);
   const Deadline sent = BootClock::now();
   http_.send(calls, call_options);
@@ -86,7 +74,7 @@ void S3Client::take(const S3Request& request, const HttpCall& call, Deadline sen
 }
 
 void S3Client::throw_unanswered(const HttpCall& call) {
-  resolved_.clear();
+  server_.resolved.clear();
   const bool refused = call.end == HttpCall::End::certificate_refused ||
                        (call.end == HttpCall::End::tls_file_unusable && !last_answer_);
   const std::string why = shown_ + ": " + call.trouble;

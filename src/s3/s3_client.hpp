@@ -7,6 +7,7 @@
 #include "base/endpoint.hpp"
 #include "base/wait.hpp"
 #include "http/http_client.hpp"
+#include "http/http_server.hpp"
 #include "lock/grant.hpp"
 #include "s3/aws_credentials.hpp"
 
@@ -60,7 +61,6 @@ class S3Client {
   const std::string& name() const { return shown_; }
 
  private:
-  HttpAddress address_of(const S3Request& request) const;
   std::vector<HttpCall> signed_calls(const std::vector<S3Request>& requests,
                                      const CallOptions& call_options);
   void take(const S3Request& request, const HttpCall& call, Deadline sent);
@@ -70,8 +70,8 @@ class S3Client {
   const S3Place place_;
   const std::string shown_;
   AwsCredentialChain credentials_;
+  HttpServer server_;
   HttpClient http_;
-  std::string resolved_;  ///< the server's addresses; empty: not looked up
   std::optional<DatedAnswer> last_answer_;
 };
 

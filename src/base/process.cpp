@@ -71,6 +71,12 @@ std::string file_text(const std::string& path) {
   return text_of(Fd(open(path.c_str(), O_RDONLY | O_CLOEXEC)));
 }
 
+std::string line_in(const std::string& path) {
+  std::string text = file_text(path);
+  while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
+  return text;
+}
+
 std::string variable(const char* name) {
   // dlock never changes its own environment.
   const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe)

@@ -14,6 +14,9 @@ namespace dlock {
 /// The contents of a file, for example in /proc; empty if it cannot be read.
 std::string file_text(const std::string& path);
 
+/// The same without the line ends after the text.
+std::string line_in(const std::string& path);
+
 /// The value of an environment variable; empty if it is not set.
 std::string variable(const char* name);
 

@@ -34,6 +34,12 @@ bool is_utf8(std::string_view text);
 std::string percent_encoded(std::string_view text, std::string_view special = "");
 void append_percent_encoded(std::string& out, std::string_view text, std::string_view special = "");
 
+/// The texts of all elements of this name in XML whose elements have no attributes, and whose texts
+/// have no entities.
+std::vector<std::string> xml_texts(std::string_view xml, const std::string& name);
+/// The text of the first such element; empty if there is none.
+std::string xml_text(std::string_view xml, const std::string& name);
+
 /// Reverses percent_encoded(); a '%' without two hex digits after it stays.
 std::string percent_decoded(std::string_view text);
 
@@ -44,6 +50,13 @@ std::string hex(std::string_view bytes);
 std::string to_base64(std::string_view bytes);
 /// Decodes `text` up to the first character that is not base64.
 std::string from_base64(std::string_view text);
+
+/// `text` without the blanks around it.
+inline std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view blanks = " \t\r";
+  text.remove_prefix(std::min(text.find_first_not_of(blanks), text.size()));
+  return text.substr(0, text.find_last_not_of(blanks) + 1);
+}
 
 /// Removes the front of `text` up to and including the first `separator`, and returns the front
 /// without the separator. Without a separator it takes all of `text`.

@@ -200,6 +200,11 @@ class CasBackend {
   virtual std::string name() const = 0;
 
  protected:
+  /// An empty snapshot with the times of the last answer, if last_clock() tells them.
+  Snapshot dated(milliseconds clock_unsure) const {
+    const auto last = last_clock().value();
+    return {.clock = last.clock, .clock_unsure = clock_unsure, .sent = last.sent};
+  }
   /// The watch() of a client that gets no messages.
   static Wake::Reason await_poll(const RecordWatch& watch, Deadline until, int cancel_fd) {
     const bool interrupted = sleep_until(std::min(until, watch.poll), cancel_fd);

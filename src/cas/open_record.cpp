@@ -16,6 +16,8 @@
 namespace dlock {
 namespace {
 
+constexpr std::string_view first_words_of_stored = "dlock-record 1 ";
+
 /// A waiter whose connection others cannot see counts as dead after this time without a request.
 constexpr std::chrono::seconds longest_silence{180};
 /// A record outlives its last hold by this time, so that fences grow even if the clock steps back.
@@ -309,6 +311,20 @@ std::optional<microseconds> take_end(std::string& value) {
   if (!ends) return std::nullopt;
   value = std::string(rest);
   return microseconds(*ends);
+}
+
+std::string stored(const StoredRecord& record) {
+  return std::string(first_words_of_stored) + std::to_string(record.version) + " " +
+         percent_encoded(record.name) + "\n" + record.text;
+}
+
+std::optional<StoredRecord> stored_in(std::string_view value) {
+  if (!value.starts_with(first_words_of_stored)) return std::nullopt;
+  value.remove_prefix(first_words_of_stored.size());
+  const auto version = parse_number(take_until(value, ' '), 1, INT64_MAX);
+  if (!version) return std::nullopt;
+  std::string name = percent_decoded(take_until(value, '\n'));
+  return StoredRecord{*version, std::move(name), std::string(value)};
 }
 
 Version random_version() {

@@ -108,6 +108,17 @@ std::string value_of(const Update& update);
 /// Removes the expiry from the front of a value; returns nothing if the value is not dlock's.
 std::optional<microseconds> take_end(std::string& value);
 
+/// A record as the value of a store that has neither names of any characters nor versions.
+struct StoredRecord {
+  Version version = 0;
+  std::string name;
+  std::string text;
+};
+/// `dlock-record 1 VERSION NAME`, a line end, and the text.
+std::string stored(const StoredRecord& record);
+/// The record in a value; nothing if the value is not dlock's.
+std::optional<StoredRecord> stored_in(std::string_view value);
+
 /// A version for the next state of a record. It is random, so that none repeats, even after a
 /// record was removed or a failover lost some writes.
 Version random_version();

@@ -31,13 +31,6 @@ std::optional<std::string> home_directory(const Environment& environment) {
 constexpr std::size_t largest_config_file = 1 << 20;
 constexpr const char* expected = "expected \"name = value\"";
 
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view blanks = " \t\r";
-  const auto from = text.find_first_not_of(blanks);
-  if (from == std::string_view::npos) return "";
-  return text.substr(from, text.find_last_not_of(blanks) + 1 - from);
-}
-
 void check_name(const SourcedValue& whole, const std::string& name) {
   std::vector<std::string> names;
   for (const Option& each : options()) {

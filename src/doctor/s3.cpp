@@ -4,7 +4,6 @@
 #include "base/text.hpp"
 #include "doctor/checks.hpp"
 #include "s3/s3_conditions.hpp"
-#include "s3/s3_xml.hpp"
 
 namespace dlock {
 namespace {

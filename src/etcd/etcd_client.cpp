@@ -129,18 +129,8 @@ EtcdClient::Trouble EtcdClient::trouble_of(const HttpCall& call,
     if (!is_learner) return {unavailable(escaped(answer->message)), true};
     return {unavailable("it is a learner, which grants no lock: name the voting members")};
   }
-  switch (call.end) {
-    case HttpCall::End::answered:
-      return {unavailable(other_answer(call), Cause::other_reply)};
-    case HttpCall::End::tls_file_unusable:
-      if (has_answered_) break;
-      [[fallthrough]];
-    case HttpCall::End::certificate_refused:
-      return {Error(ErrorKind::denied, server_name() + ": " + call.trouble, Cause::certificate)};
-    case HttpCall::End::failed:
-      break;
-  }
-  return {unavailable(call.trouble)};
+  if (call.end != HttpCall::End::answered) return {call.no_answer(server_name())};
+  return {unavailable(other_answer(call), Cause::other_reply)};
 }
 
 /// The deadline of one try: a server gets only a share of the time if others may answer instead.
@@ -177,7 +167,6 @@ std::variant<EtcdClient::Answers, EtcdClient::Trouble> EtcdClient::try_once(
       if (once && call.may_have_come) throw Error(trouble.error);
       return trouble;
     }
-    has_answered_ = true;
     answers.push_back(std::move(*answer));
   }
   return answers;
@@ -214,7 +203,7 @@ void EtcdClient::log_in(const CallOptions& call_options) {
   const EtcdRequest request{"auth/authenticate", {{"name", *server.user}, {"password", password}}};
   const EtcdAnswer answer = ask_servers({request}, false, call_options).front();
   if (answer.code != EtcdCode::ok) refuse(answer);
-  http_.set_authorization(text_of(answer.fields, "token"));
+  http_.set_authorization(text_at(answer.fields, "/token"));
   logged_in_ = true;
 }
 

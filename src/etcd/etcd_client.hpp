@@ -76,7 +76,6 @@ class EtcdClient {
   std::size_t current_ = 0;
   std::size_t stream_server_ = 0;
   bool logged_in_ = false;
-  bool has_answered_ = false;  ///< one of the servers has answered
 };
 
 }  // namespace dlock

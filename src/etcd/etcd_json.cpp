@@ -22,7 +22,7 @@ const json& member(const json& object, const char* name) {
 }
 
 EtcdEntry entry_from(const json& kv) {
-  return {from_base64(text_of(kv, "key")), from_base64(text_of(kv, "value")),
+  return {from_base64(text_at(kv, "/key")), from_base64(text_at(kv, "/value")),
           number_in(kv, "lease"), number_in(kv, "mod_revision")};
 }
 
@@ -42,16 +42,11 @@ std::optional<EtcdAnswer> parse_answer(std::string_view text) {
   if (!parsed.is_object()) return std::nullopt;
   const json& error = member(parsed, "error");
   if (error.is_string()) return error_from(parsed, error);
-  if (parsed.contains("error")) return error_from(error, text_of(error, "message"));
+  if (parsed.contains("error")) return error_from(error, text_at(error, "/message"));
   // An error of etcd 3.6 has no field `error`.
-  if (member(parsed, "code").is_number()) return error_from(parsed, text_of(parsed, "message"));
+  if (member(parsed, "code").is_number()) return error_from(parsed, text_at(parsed, "/message"));
   const auto result = parsed.find("result");
   return EtcdAnswer{EtcdCode::ok, "", std::move(result != parsed.end() ? *result : parsed)};
-}
-
-std::string text_of(const json& object, const char* name) {
-  const json& text = member(object, name);
-  return text.is_string() ? text.get<std::string>() : "";
 }
 
 bool is_true(const json& object, const char* name) { return member(object, name) == true; }
@@ -59,7 +54,7 @@ bool is_true(const json& object, const char* name) { return member(object, name)
 std::int64_t number_in(const json& object, const char* name) {
   const json& value = member(object, name);
   if (value.is_number_integer()) return value.get<std::int64_t>();
-  const std::string text = text_of(object, name);
+  const std::string text = value.is_string() ? value.get<std::string>() : "";
   const bool negative = text.starts_with('-');
   const auto digits = std::string_view(text).substr(negative ? 1 : 0);
   const auto number = parse_number(digits, 0, INT64_MAX).value_or(0);

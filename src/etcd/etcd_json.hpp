@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "http/json_text.hpp"
 
 namespace dlock {
 
@@ -55,8 +56,6 @@ struct EtcdRange {
 std::int64_t number_in(const nlohmann::json& object, const char* name);
 /// The seconds in the field `name`, at most dlock's longest span; 0 if missing or negative.
 milliseconds span_in(const nlohmann::json& object, const char* name);
-/// The text in the field `name`; empty if there is no such field, or it is not a text.
-std::string text_of(const nlohmann::json& object, const char* name);
 /// Whether the field exists and is true.
 bool is_true(const nlohmann::json& object, const char* name);
 /// The revision of the whole store, from the header of an answer.

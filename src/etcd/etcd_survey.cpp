@@ -24,7 +24,7 @@ EtcdMemberStatus ask_member(const Endpoint& endpoint, const CallOptions& call_op
     const json status = ask();
     member.connected_in = connected - begun;
     member.round_trip = BootClock::now() - connected;
-    member.version = text_of(status, "version");
+    member.version = text_at(status, "/version");
     member.database_size = number_in(status, "dbSize");
     member.size_in_use = number_in(status, "dbSizeInUse");
   } catch (const Error& error) {
@@ -52,7 +52,7 @@ EtcdStatus ask_etcd(const std::vector<Endpoint>& servers, const std::string& pre
     if (answers.back().code != EtcdCode::ok) status.alarms_not_told = answers.back().message;
     const json& alarms = answers.back().fields;
     if (const auto list = alarms.find("alarms"); list != alarms.end()) {
-      for (const json& each : *list) status.alarms.push_back(text_of(each, "alarm"));
+      for (const json& each : *list) status.alarms.push_back(text_at(each, "/alarm"));
     }
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::host_refused) throw;

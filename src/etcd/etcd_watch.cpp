@@ -31,7 +31,7 @@ bool EtcdBackend::take_line(const std::string& line) {
   watch_answered_ = true;
   if (is_true(answer->fields, "canceled")) {
     client_.close_stream();
-    const std::string reason = text_of(answer->fields, "cancel_reason");
+    const std::string reason = text_at(answer->fields, "/cancel_reason");
     if (reason.find("permission denied") != std::string::npos) {
       client_.refuse({EtcdCode::permission_denied, reason});
     }

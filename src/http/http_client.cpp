@@ -26,12 +26,15 @@
 // libcurl's header defines these as macros, to check arguments.
 #undef curl_easy_setopt
 #undef curl_easy_getinfo
+#undef curl_multi_setopt
 
 namespace dlock {
 namespace {
 
 /// A limit for memory: the answer of an engine to one request is far smaller.
 constexpr std::size_t largest_answer = 16u << 20;
+/// Of one client; its other requests wait until one of these has ended.
+constexpr long connections_to_a_server = 8;
 constexpr milliseconds longest_poll{3'600'000};
 constexpr milliseconds longest_poll_of_connect{100};
 /// The limit for a stream, which has no deadline.
@@ -43,10 +46,11 @@ struct LibCurl {
                         "locks over HTTP need libcurl, on Debian the package libcurl4"};
   DLOCK_LIBRARY_FUNCTIONS(curl_easy_cleanup, curl_easy_getinfo, curl_easy_init, curl_easy_setopt,
                           curl_easy_strerror)
-  DLOCK_LIBRARY_FUNCTIONS(curl_global_init, curl_multi_add_handle, curl_multi_cleanup,
-                          curl_multi_info_read, curl_multi_init)
-  DLOCK_LIBRARY_FUNCTIONS(curl_multi_perform, curl_multi_poll, curl_multi_remove_handle,
+  DLOCK_LIBRARY_FUNCTIONS(curl_multi_add_handle, curl_multi_cleanup, curl_multi_info_read,
+                          curl_multi_init, curl_multi_perform)
+  DLOCK_LIBRARY_FUNCTIONS(curl_multi_poll, curl_multi_remove_handle, curl_multi_setopt,
                           curl_slist_append, curl_slist_free_all)
+  DLOCK_LIBRARY_FUNCTION(curl_global_init)
 
   LibCurl() {
     if (this->curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
@@ -105,20 +109,21 @@ std::shared_ptr<void> new_multi() {
   const auto of_the_caller = inheritable_descriptors();
   CURLM* const multi = libcurl().curl_multi_init();
   if (multi == nullptr) throw_out_of_memory();
+  libcurl().curl_multi_setopt(multi, CURLMOPT_MAX_HOST_CONNECTIONS, connections_to_a_server);
   for (const int fd : inheritable_descriptors()) {
     if (!of_the_caller.contains(fd)) fcntl(fd, F_SETFD, FD_CLOEXEC);
   }
   return {multi, [](void* handle) { libcurl().curl_multi_cleanup(static_cast<CURLM*>(handle)); }};
 }
 
-HttpCall::End end_of(CURLcode code, const std::string& trouble) {
+/// `has_answered`: an unusable file was good before, and is being replaced.
+HttpCall::End end_of(CURLcode code, const std::string& trouble, bool has_answered) {
   const auto has = [&](const char* word) { return trouble.find(word) != std::string::npos; };
   if (code == CURLE_OK) return HttpCall::End::answered;
-  if (code == CURLE_SSL_CERTPROBLEM || code == CURLE_SSL_CACERT_BADFILE) {
-    return HttpCall::End::tls_file_unusable;
-  }
+  const bool unusable = code == CURLE_SSL_CERTPROBLEM || code == CURLE_SSL_CACERT_BADFILE;
   const bool refused_by_server = has("alert") && has("certificate");
-  const bool refused = code == CURLE_PEER_FAILED_VERIFICATION || refused_by_server;
+  const bool refused =
+      code == CURLE_PEER_FAILED_VERIFICATION || refused_by_server || (unusable && !has_answered);
   return refused ? HttpCall::End::certificate_refused : HttpCall::End::failed;
 }
 
@@ -136,6 +141,12 @@ std::string resolved_addresses(const std::string& host, int port, const CallOpti
   std::erase_if(found, [&](const std::string& address) { return has(address, '%'); });
   if (found.empty() || has(host, ':')) return "";
   return host + ":" + std::to_string(port) + ":" + joined(found, ",", in_brackets);
+}
+
+Error HttpCall::no_answer(const std::string& server) const {
+  const bool refused = end == End::certificate_refused;
+  return {refused ? ErrorKind::denied : ErrorKind::unavailable, server + ": " + trouble,
+          refused ? Cause::certificate : Cause::none};
 }
 
 std::optional<microseconds> HttpCall::date() const {
@@ -310,7 +321,8 @@ void HttpClient::Transfer::encrypt() const {
 
 void HttpClient::Transfer::take_result(HttpCall& call) {
   const std::string said = trouble;
-  call.end = end_of(code, said);
+  client.has_answered_ = client.has_answered_ || code == CURLE_OK;
+  call.end = end_of(code, said, client.has_answered_);
   call.may_have_come = sent;
   if (code == CURLE_OK) {
     call.answer = std::move(answer);

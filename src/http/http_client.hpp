@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/endpoint.hpp"
+#include "base/error.hpp"
 #include "base/wait.hpp"
 
 namespace dlock {
@@ -28,8 +29,7 @@ std::string resolved_addresses(const std::string& host, int port, const CallOpti
 struct HttpCall {
   enum class End {
     answered,
-    certificate_refused,  ///< by this host or by the server: an administrator must fix that
-    tls_file_unusable,    ///< if it was good before, it is being replaced
+    certificate_refused,  ///< or a TLS file is unusable: an administrator must fix that
     failed,
   };
 
@@ -54,6 +54,8 @@ struct HttpCall {
     const auto found = answer_fields.find(name);
     return found == answer_fields.end() ? "" : found->second;
   }
+  /// The Error for a call that `server` has not answered.
+  Error no_answer(const std::string& server) const;
   /// The server's time in the answer, cut off to whole seconds; nothing: it does not tell.
   std::optional<microseconds> date() const;
 };
@@ -72,7 +74,7 @@ class HttpClient {
   /// opened with the previous header.
   void set_authorization(const std::string& value);
 
-  /// Sends all calls at once, each on its own connection, and returns when all have ended. A call
+  /// Sends all calls, on up to eight connections, and returns when all have ended. A call
   /// fails if it has no answer at the deadline, or an answer of more than 16 MiB. Throws
   /// Error{interrupted}, Error{usage} if a file in the TLS settings is unusable, and
   /// Error{host_refused} without libcurl.
@@ -99,6 +101,7 @@ class HttpClient {
 
   std::optional<TlsSettings> tls_;
   bool files_checked_ = false;   ///< whether the files in tls_ were usable once
+  bool has_answered_ = false;    ///< a server has answered a call
   std::shared_ptr<void> multi_;  ///< libcurl's handle of all connections
   std::string authorization_;
   std::vector<Transfer*> under_way_;

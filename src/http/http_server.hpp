@@ -9,6 +9,10 @@ namespace dlock {
 
 /// A server that speaks HTTP, and its addresses, which are looked up once.
 struct HttpServer {
+  /// The server of a URL `http[s]://HOST[:PORT][/PATH]`. Throws Error{usage} if `url` has another
+  /// form; `what` names the server.
+  static HttpServer of_url(const std::string& url, const std::string& what);
+
   Endpoint endpoint;
   std::string path{};      ///< of all requests: what follows host and port in the server's URL
   std::string resolved{};  ///< as HttpAddress::resolved; cleared: look_up() looks the host up again

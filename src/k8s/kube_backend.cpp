@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <ctime>
 
 #include "base/duration.hpp"
 #include "base/error.hpp"
@@ -27,13 +26,10 @@ constexpr milliseconds shortest_stream{1000};
 /// One of 16 parts of all records: a sweep looks at one of them.
 std::string shard_of(const std::string& name) { return plain_name(name, "").substr(15); }
 
-/// The form of times in a Lease. The server's clock shows whole seconds.
+/// The form of times in a Lease, to the microsecond.
 std::string micro_time(microseconds at) {
-  const std::time_t whole = std::chrono::floor<std::chrono::seconds>(at).count();
-  std::tm parts{};
-  char text[48];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S.000000Z", gmtime_r(&whole, &parts));
-  return text;
+  std::string text = iso8601(WallTime(at));
+  return text.insert(text.size() - 1, "000");
 }
 
 /// The fields of a Lease that `kubectl get leases` and other tools show: the first holder.
@@ -79,13 +75,8 @@ std::string KubeBackend::path_of(const std::string& name_of_lease,
   return name_of_lease.empty() ? all : all + "/" + name_of_lease;
 }
 
-Snapshot KubeBackend::dated() const {
-  const DatedAnswer& last = *client_.last_clock();
-  return {.clock = last.clock, .clock_unsure = clock_unsure, .sent = last.sent};
-}
-
 Snapshot KubeBackend::snapshot_from(const json& lease) const {
-  Snapshot seen = dated();
+  Snapshot seen = dated(clock_unsure);
   seen.version = version_of(lease);
   seen.text = record_in(lease);
   if (seen.version == 0 || !take_end(seen.text)) {
@@ -105,7 +96,7 @@ Snapshot KubeBackend::read(const std::string& name, OwnLife*, const CallOptions&
   const auto answer = client_.ask({"GET", path_of(lease_name(name), call_options)}, call_options);
   if (answer.is_missing()) {
     seen_[name].version = 0;
-    return dated();
+    return dated(clock_unsure);
   }
   note(name, answer.object);
   return snapshot_from(answer.object);
@@ -197,7 +188,7 @@ void KubeBackend::sweep(const std::string& prefix, const std::string& after,
   const auto take = [&](const json& lease) {
     std::string record = record_in(lease);
     const auto ends = take_end(record);
-    if (ends && *ends < dated().clock && name_in(lease).starts_with(prefix)) {
+    if (ends && *ends < dated(clock_unsure).clock && name_in(lease).starts_with(prefix)) {
       expired.push_back(lease);
     }
   };

@@ -54,8 +54,6 @@ class KubeBackend final : public CasBackend {
 
   std::string path_of(const std::string& name_of_lease, const CallOptions& call_options);
   std::string lease_name(const std::string& record) const;
-  /// Dates a snapshot by the clock of the server's last answer.
-  Snapshot dated() const;
   /// Notes the version of a Lease, and returns it.
   Version note(const std::string& name, const nlohmann::json& lease);
   /// The record in a Lease. Throws Error{wrong_data} if the Lease has none.

@@ -49,9 +49,7 @@ HttpCall KubeClient::answered(const KubeRequest& request, const CallOptions& cal
   const HttpCall& call = calls.front();
   if (call.end != HttpCall::End::answered) {
     cluster_->server.resolved.clear();
-    const std::string text = shown_ + ": " + cluster_->server.name() + ": " + call.trouble;
-    if (call.end == HttpCall::End::failed) throw_unavailable(text);
-    throw Error(ErrorKind::denied, text, Cause::certificate);
+    throw call.no_answer(shown_ + ": " + cluster_->server.name());
   }
   if (const auto date = call.date()) clock_ = DatedAnswer{sent, *date};
   return std::move(calls.front());

@@ -11,6 +11,7 @@
 #include "base/wait.hpp"
 #include "http/http_client.hpp"
 #include "http/http_server.hpp"
+#include "http/json_text.hpp"
 #include "lock/grant.hpp"
 
 namespace dlock {
@@ -35,9 +36,6 @@ KubeCluster cluster_in(const nlohmann::json& config);
 /// Sets the token, and perhaps a certificate, for the next login, from the file or by the program.
 /// Throws Error{denied} if there is none.
 void log_in(KubeCluster& cluster, const CallOptions& call_options);
-
-/// The text at a path such as `/metadata/name`; empty if there is none.
-std::string text_at(const nlohmann::json& object, const std::string& path);
 
 /// A request to the API server.
 struct KubeRequest {

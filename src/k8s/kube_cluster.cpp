@@ -13,59 +13,37 @@ using nlohmann::json;
 /// (https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/).
 const std::string account = "/var/run/secrets/kubernetes.io/serviceaccount/";
 
-/// The text of a file without its last line end; empty if it cannot be read.
-std::string line_of(const std::string& path) {
-  std::string text = file_text(path);
-  while (text.ends_with('\n')) text.pop_back();
-  return text;
-}
-
 json parsed(const std::string& text, const std::string& by) {
   json object = json::parse(text, nullptr, false);
   if (object.is_object()) return object;
   throw_usage(by + " printed no JSON object");
 }
 
-/// The server of `http[s]://HOST[:PORT][/PATH]`.
-HttpServer server_at(const std::string& url, TlsSettings tls) {
-  const auto path = url.find('/', url.find("//") + 2);
-  const auto endpoint = http_endpoint(url.substr(0, path));
-  if (!endpoint)
-    throw_usage("the server of the cluster is not http[s]://HOST[:PORT][/PATH]: \"" + escaped(url) +
-                "\"");
-  HttpServer server{*endpoint};
-  if (path != std::string::npos) server.path = url.substr(path);
-  while (server.path.ends_with('/')) server.path.pop_back();
-  if (server.endpoint.tls) server.endpoint.tls = std::move(tls);
-  return server;
-}
-
 KubeCluster cluster_of_the_pod() {
   KubeCluster cluster;
-  cluster.server = server_at("https://" + address_of(variable("KUBERNETES_SERVICE_HOST"),
-                                                     variable("KUBERNETES_SERVICE_PORT")),
-                             {.ca = account + "ca.crt"});
+  cluster.server.endpoint.host = variable("KUBERNETES_SERVICE_HOST");
+  cluster.server.endpoint.port =
+      static_cast<int>(parse_number(variable("KUBERNETES_SERVICE_PORT"), 1, 65535).value_or(443));
+  cluster.server.endpoint.tls = TlsSettings{.ca = account + "ca.crt"};
   cluster.token_file = account + "token";
-  cluster.name_space = line_of(account + "namespace");
+  cluster.name_space = line_in(account + "namespace");
   return cluster;
 }
 
 }  // namespace
 
-std::string text_at(const json& object, const std::string& path) {
-  const json::json_pointer at(path);
-  if (!object.contains(at) || !object[at].is_string()) return "";
-  return object[at].get<std::string>();
-}
-
 KubeCluster cluster_in(const json& config) {
   KubeCluster cluster;
   const std::string user = "/users/0/user/";
   const auto pem = [&](const std::string& path) { return from_base64(text_at(config, path)); };
-  cluster.server = server_at(
-      text_at(config, "/clusters/0/cluster/server"),
-      {pem("/clusters/0/cluster/certificate-authority-data"), pem(user + "client-certificate-data"),
-       pem(user + "client-key-data"), text_at(config, "/clusters/0/cluster/tls-server-name")});
+  cluster.server = HttpServer::of_url(text_at(config, "/clusters/0/cluster/server"),
+                                      "the server of the cluster");
+  if (cluster.server.endpoint.tls) {
+    cluster.server.endpoint.tls = {pem("/clusters/0/cluster/certificate-authority-data"),
+                                   pem(user + "client-certificate-data"),
+                                   pem(user + "client-key-data"),
+                                   text_at(config, "/clusters/0/cluster/tls-server-name")};
+  }
   cluster.name_space = text_at(config, "/contexts/0/context/namespace");
   if (cluster.name_space.empty()) cluster.name_space = "default";
   cluster.token = text_at(config, user + "token");
@@ -105,7 +83,7 @@ KubeCluster find_cluster(const std::string& context, const CallOptions& call_opt
 
 void log_in(KubeCluster& cluster, const CallOptions& call_options) {
   if (!cluster.token_file.empty()) {
-    cluster.token = line_of(cluster.token_file);
+    cluster.token = line_in(cluster.token_file);
     if (!cluster.token.empty()) return;
     throw Error(ErrorKind::denied,
                 "the token in " + escaped(cluster.token_file) + " is empty or cannot be read");

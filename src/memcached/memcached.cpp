@@ -15,7 +15,6 @@ namespace {
 using std::chrono::seconds;
 
 constexpr std::string_view line_end = "\r\n";
-constexpr std::string_view record_begins = "dlock-record 1 ";
 
 /// Throws for an answer that reports a failure, or that no memcached 1.6 gives.
 [[noreturn]] void refuse(const std::string& line) {
@@ -174,17 +173,14 @@ Snapshot MemcachedBackend::snapshot_from(const std::string& name,
   Snapshot seen{.clock = answer.clock, .clock_unsure = memcached_clock_unsure, .sent = sent};
   states_.erase(name);
   if (!answer.value) return seen;
-  std::string_view rest = *answer.value, head = take_until(rest, '\n');
-  const bool is_record = head.starts_with(record_begins);
-  if (is_record) head.remove_prefix(record_begins.size());
-  const auto version = parse_number(take_until(head, ' '), 1, INT64_MAX);
-  if (!is_record || !version || percent_decoded(head) != name) {
+  auto record = stored_in(*answer.value);
+  if (!record || record->name != name) {
     throw Error(ErrorKind::wrong_data,
                 shown_ + ": the value of " + key_of(name) +
                     " is something else than a record of dlock: it is left as it is");
   }
-  seen.text = rest;
-  seen.version = *version;
+  seen.text = std::move(record->text);
+  seen.version = record->version;
   states_[name] = {seen.version, answer.cas, client_.connection()};
   return seen;
 }
@@ -210,8 +206,7 @@ std::variant<Version, Snapshot> MemcachedBackend::write(const std::string& name,
     state = states_[name];
   }
   const Version next = random_version();
-  const std::string value = std::string(record_begins) + std::to_string(next) + " " +
-                            percent_encoded(name) + "\n" + update.text;
+  const std::string value = stored({next, name, update.text});
   const std::string key = key_of(name);
   const std::string request = "ms " + key + " " + std::to_string(value.size()) +
                               (over.version == 0 ? " ME" : " C" + state.cas) + " T" +

@@ -7,7 +7,6 @@
 
 #include "base/clock.hpp"
 #include "base/wait.hpp"
-#include "http/http_client.hpp"
 
 namespace dlock {
 
@@ -31,16 +30,8 @@ class AwsCredentialChain {
   void forget() { known_.reset(); }
 
  private:
-  AwsCredentials find(const CallOptions& call_options);
-  std::optional<AwsCredentials> of_web_identity(const CallOptions& call_options);
-  std::optional<AwsCredentials> of_container(const CallOptions& call_options);
-  std::optional<AwsCredentials> of_instance(const CallOptions& call_options);
-  std::string fetch(const std::string& url, const std::string& field,
-                    const CallOptions& call_options, const char* method = "GET");
-
   std::string region_;
   std::optional<AwsCredentials> known_;
-  HttpClient http_{std::nullopt};
 };
 
 /// The settings below `[section]` in the text of an AWS file.
@@ -49,8 +40,5 @@ std::map<std::string, std::string> ini_section(std::string_view text, std::strin
 /// The credentials in the JSON of a program, a container or an instance. Throws Error{denied} that
 /// begins with `source` if it has none.
 AwsCredentials credentials_in(const std::string& json, const std::string& source);
-
-/// The credentials of the profile that AWS_PROFILE names, or of `default`; nothing if it has none.
-std::optional<AwsCredentials> credentials_of_profile(const CallOptions& call_options);
 
 }  // namespace dlock

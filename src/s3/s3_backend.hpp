@@ -36,25 +36,26 @@ class S3Backend final : public CasBackend {
   std::string name() const override { return client_.name(); }
 
  private:
-  /// The state of an object that this client read or wrote last.
-  struct Known {
-    Version version = 0;
+  /// A record, and the object that keeps it.
+  struct Object {
+    std::string key;
     std::string etag;
+    std::string name;
+    microseconds ends{0};
+    Snapshot seen{};
   };
-  struct Object;
-  struct Listing;
+  using Listing = std::map<std::string, std::string>;
 
   std::string key_of(const std::string& name) const;
-  Snapshot dated() const;
   Listing keys(const std::string& prefix, const std::string& after, std::size_t most,
                const CallOptions& call_options);
-  std::vector<Object> objects(const std::vector<std::string>& keys,
-                              const CallOptions& call_options);
+  std::optional<Object> object_in(const std::string& key, const HttpCall& call) const;
+  std::vector<Object> objects(const Listing& listing, const CallOptions& call_options);
 
   S3Client client_;
   const std::string prefix_;
-  std::map<std::string, Known> known_;  ///< by the names of records
-  bool tried_ = false;                  ///< whether the bucket honours conditions
+  std::map<std::string, Object> known_;  ///< as this client read or wrote them last, by name
+  bool tried_ = false;                   ///< whether the bucket honours conditions
 };
 
 }  // namespace dlock

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/endpoint.hpp"
@@ -36,18 +37,19 @@ constexpr long s3_ok = 200, s3_not_found = 404, s3_conflict = 409, s3_preconditi
 /// Sends requests to one bucket. One thread uses it at a time.
 class S3Client {
  public:
-  S3Client(S3Place place, std::string shown);
+  S3Client(S3Place place, std::string shown)
+      : place_(std::move(place)),
+        shown_(std::move(shown)),
+        credentials_(place_.region),
+        server_{place_.server, place_.bucket_in_path ? "/" + place_.bucket + "/" : "/"},
+        http_(place_.server.tls) {}
 
-  /// Sends a few requests at once. A PUT is sent once; Error{unavailable} means that it may have
-  /// been done. Throws for all other statuses than those above, and for a 404 that is about
-  /// anything but the object.
+  /// Sends all requests at once. A PUT is sent once; Error{unavailable} means that it may have been
+  /// done. Throws for all statuses but those above, and for a 404 that is not the object's.
   std::vector<HttpCall> send(const std::vector<S3Request>& requests,
                              const CallOptions& call_options);
   HttpCall send_one(const S3Request& request, const CallOptions& call_options) {
     return std::move(send({request}, call_options).front());
-  }
-  HttpCall get(const std::string& key, const CallOptions& call_options) {
-    return send_one({"GET", key}, call_options);
   }
 
   /// The store's clock in its last answer.
@@ -61,11 +63,8 @@ class S3Client {
   const std::string& name() const { return shown_; }
 
  private:
-  std::vector<HttpCall> signed_calls(const std::vector<S3Request>& requests,
-                                     const CallOptions& call_options);
-  void take(const S3Request& request, const HttpCall& call, Deadline sent);
-  [[noreturn]] void refuse(const S3Request& request, const HttpCall& call);
-  [[noreturn]] void throw_unanswered(const HttpCall& call);
+  HttpCall signed_call(const S3Request& request, const AwsCredentials& own) const;
+  [[noreturn]] void refuse(const HttpCall& call);
 
   const S3Place place_;
   const std::string shown_;

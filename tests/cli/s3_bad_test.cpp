@@ -80,8 +80,9 @@ TEST_CASE("s3: wrong keys, a wrong bucket and a wrong region are one line that n
 }
 
 TEST_CASE("s3: what a store refuses becomes the line and the code that help") {
-  check_message(run_at_store(answer("403 Forbidden", "AccessDenied")), 77,
-                "it needs s3:GetObject and s3:ListBucket (`dlock doctor --acl`");
+  check_message(
+      run_at_store(answer("403 Forbidden", "AccessDenied")), 77,
+      "AccessDenied: of the test: `dlock doctor --acl` prints the rights that dlock needs");
   check_message(run_at_store(answer("403 Forbidden", "InvalidAccessKeyId")), 77,
                 "InvalidAccessKeyId: of the test");
   check_message(run_at_store(answer("403 Forbidden", "RequestTimeTooSkewed")), 71,

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/text.hpp"
 #include "doctor/checks.hpp"
 #include "http/http_client.hpp"
 #include "net/digest.hpp"
 #include "s3/aws_credentials.hpp"
-#include "s3/s3_xml.hpp"
 #include "support/fake_server.hpp"
 
 namespace dlock::test {

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace dlock {
+
+/// The text at a path such as `/metadata/name`; empty if there is none.
+inline std::string text_at(const nlohmann::json& object, const std::string& path) {
+  const nlohmann::json::json_pointer at(path);
+  return object.contains(at) && object[at].is_string() ? object[at].get<std::string>() : "";
+}
+
+}  // namespace dlock

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
 

@@ -1,3 +1,4 @@
+#include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/process.hpp"
 #include "base/program.hpp"

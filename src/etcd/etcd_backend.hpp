@@ -17,8 +17,8 @@ namespace dlock {
 class EtcdBackend final : public CasBackend, public CasLeases {
  public:
   /// Does not connect yet. `shown` is the URL of the servers for people.
-  EtcdBackend(std::vector<Endpoint> servers, std::string shown)
-      : client_(std::move(servers), std::move(shown)) {}
+  EtcdBackend(const std::vector<Endpoint>& servers, std::string shown)
+      : client_(servers, std::move(shown)) {}
 
   Snapshot read(const std::string& name, OwnLife* own, const CallOptions& call_options) override;
   std::variant<Version, Snapshot> write(const std::string& name, const Snapshot& over,

@@ -16,8 +16,7 @@ constexpr const char* database_name = "locks";
 
 /// Small, and without the durability that costs a database its time.
 const std::vector<std::string> small_and_fast{
-    "--innodb-log-file-size=4M", "--innodb-flush-method=nosync", "--innodb-buffer-pool-size=16M",
-    "--innodb-fast-shutdown=2"};
+    "--innodb-log-file-size=4M", "--innodb-flush-method=nosync", "--innodb-buffer-pool-size=16M"};
 
 }  // namespace
 
@@ -53,6 +52,8 @@ void MariaDbServer::start() {
                                 "--skip-name-resolve",
                                 "--max-connections=300"};
   argv.insert(argv.end(), small_and_fast.begin(), small_and_fast.end());
+  // Not while the files are made: the first page may then be in no file, and recovery needs it.
+  argv.emplace_back("--innodb-fast-shutdown=2");
   argv.insert(argv.end(), config_.begin(), config_.end());
   process_.emplace(argv, user_.options(SIGKILL));
   MysqlAddress any_database = address(false);

@@ -33,7 +33,6 @@ void WaitReporter::waiting(const LockKey& key, Text text) {
   if (!waits_for(key)) {
     end();
     key_ = key;
-    since_ = BootClock::now();
     ended_ = false;
     wake_.clear();
   }
@@ -74,7 +73,7 @@ milliseconds WaitReporter::end() {
   if (thread_.joinable()) thread_.join();
   key_.reset();
   line_.wipe();
-  return passed_since(since_);
+  return passed_since(std::exchange(since_, BootClock::now()));
 }
 
 void WaitReporter::start() {

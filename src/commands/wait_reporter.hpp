@@ -72,7 +72,7 @@ class WaitReporter {
   const std::function<milliseconds(int)> due_;
   Event wake_;
   std::optional<LockKey> key_{};  ///< of the current wait
-  Deadline since_{};
+  Deadline since_ = BootClock::now();
   std::mutex mutex_;
   LiveLine line_;  ///< guarded by mutex_, like the next three members
   Text text_;

@@ -191,7 +191,7 @@ void add_tls(const Sources& sources, ServerSettings& settings) {
     return sources.refuse_flags(
         {"tls-ca", "tls-cert", "tls-key", "tls-server-name"},
         database ? "a database's URL says it: sslmode=verify-full&sslrootcert=FILE"
-                 : "the server's URL does not begin with rediss or etcds, so there is no TLS");
+                 : "it goes with rediss, etcds or an https endpoint of s3, and this URL is none");
   }
   const auto certificate = readable_path("tls-cert", sources);
   const auto key = readable_path("tls-key", sources);

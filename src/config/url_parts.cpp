@@ -86,6 +86,7 @@ UrlParameter take_parameter(std::string_view& query) {
   if (!has_value) throw_usage("after the ? comes NAME=VALUE, and more of them after an &");
   std::string name = decoded(take_until(value, '='), "the name of a parameter");
   std::string text = decoded(value, redacted(name));
+  if (text.empty()) throw_usage("\"" + redacted(name) + "=\" has no value");
   return {std::move(name), std::move(text)};
 }
 

@@ -115,7 +115,8 @@ void examine(Contact& facts, const std::string& shown,
     rest();
   } catch (const Error& error) {
     const ErrorKind kind = error.kind();
-    if (kind == ErrorKind::usage || kind == ErrorKind::host_refused) throw;
+    const bool is_of_here = kind == ErrorKind::usage || kind == ErrorKind::host_refused;
+    if (is_of_here && error.cause() != Cause::other_reply) throw;
     facts.unreachable = {bare_trouble(error.what(), shown), error.cause()};
   }
 }

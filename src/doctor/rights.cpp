@@ -33,10 +33,10 @@ struct Rights {
   DoctorOptions options;
 
   std::string operator()(const LocalTarget&) const {
-    throw_usage("--acl: locks on this host need none: it goes with a Redis server");
+    throw_usage("--acl: locks on this host need none");
   }
   std::string operator()(const MemcachedTarget&) const {
-    throw_usage("--acl: memcached has no rights: it goes with a Redis server");
+    throw_usage("--acl: memcached has no rights");
   }
   std::string operator()(const Endpoint& server) const { return line(Topology::single, server); }
   std::string operator()(const SentinelTarget& target) const {

@@ -98,7 +98,7 @@ Snapshot EtcdBackend::snapshot_from(const std::string& name, std::int64_t revisi
     if (!ends) {
       throw Error(ErrorKind::wrong_data,
                   this->name() + ": the key " + escaped(name) +
-                      " holds something else than a record of dlock: it is left as it is");
+                      " holds something else than a record of dlock: delete it to lock this key");
     }
     if (entry.lease != 0) seen.clock = clock_of(*ends, entry.lease, call_options);
   }

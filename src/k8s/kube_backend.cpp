@@ -82,7 +82,7 @@ Snapshot KubeBackend::snapshot_from(const json& lease) const {
   if (seen.version == 0 || !take_end(seen.text)) {
     throw Error(ErrorKind::wrong_data,
                 name() + ": the Lease " + escaped(text_at(lease, "/metadata/name")) +
-                    " holds something else than a record of dlock: it is left as it is");
+                    " holds something else than a record of dlock: delete it to lock this key");
   }
   return seen;
 }

@@ -177,7 +177,7 @@ Snapshot MemcachedBackend::snapshot_from(const std::string& name,
   if (!record || record->name != name) {
     throw Error(ErrorKind::wrong_data,
                 shown_ + ": the value of " + key_of(name) +
-                    " is something else than a record of dlock: it is left as it is");
+                    " is something else than a record of dlock: delete it to lock this key");
   }
   seen.text = std::move(record->text);
   seen.version = record->version;

@@ -107,8 +107,9 @@ Found of_profile(const CallOptions& call_options) {
   }
   if (program.back().empty()) return std::nullopt;
   try {
-    return credentials_in(output_of(program, call_options), shown);
+    return credentials_in(output_of(program, call_options), "its program");
   } catch (const Error& error) {
+    if (error.kind() == ErrorKind::usage) throw_none(shown + ": " + error.what());
     throw error.reworded(shown + ": " + error.what());
   }
 }

@@ -49,7 +49,7 @@ Snapshot S3Backend::read(const std::string& name, OwnLife*, const CallOptions& c
   if (!object || object->name != name) {
     throw Error(ErrorKind::wrong_data,
                 this->name() + ": the object " + key +
-                    " holds something else than a record of dlock: it is left as it is");
+                    " holds something else than a record of dlock: delete it to lock this key");
   }
   known_[name] = *object;
   return object->seen;

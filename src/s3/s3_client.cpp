@@ -66,11 +66,12 @@ void S3Client::refuse(const HttpCall& call) {
                          is("AuthorizationHeaderMalformed");
   if (elsewhere && region.empty()) fail(ErrorKind::usage, said + ": ?region=NAME tells it");
   if (elsewhere) fail(ErrorKind::usage, "the bucket is in " + region + ": ?region=" + region);
-  if (is("NoSuchBucket")) fail(ErrorKind::usage, "there is no such bucket");
+  if (is("NoSuchBucket", "InvalidBucketName")) fail(ErrorKind::usage, "there is no such bucket");
   if (is("RequestTimeTooSkewed")) {
     fail(ErrorKind::host_refused, "this host's clock is off by more than 15 minutes");
   }
-  if (is("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken")) {
+  if (is("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken",
+         "XAdminUserNotFound")) {
     credentials_.forget();
     fail(ErrorKind::denied, said, Cause::password_wrong);
   }

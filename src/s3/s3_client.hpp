@@ -59,7 +59,6 @@ class S3Client {
     return credentials_.current(call_options);
   }
   void close() { http_.close(); }
-  /// The name for messages.
   const std::string& name() const { return shown_; }
 
  private:

@@ -41,6 +41,7 @@ TEST_CASE("s3: a URL that is wrong is refused with 64") {
   refused("s3://user:xyzzy@bucket", "s3:// takes no login");
   refused("s3://bucket?zone=a", "none of endpoint and region");
   refused("s3://bucket?endpoint=minio:9000", "is not http[s]://HOST[:PORT]");
+  refused("s3://bucket?endpoint=", "\"endpoint=\" has no value");
   refused("s3://buc%20ket", "have only letters, digits");
   refused("s3://bucket/a//b", "have only letters, digits");
 }
@@ -59,10 +60,10 @@ TEST_CASE("s3: without credentials one line says where they may stand, with 77")
   const TempDir dir;
   options.env["AWS_CONFIG_FILE"] = dir / "config";
   write_file(dir / "config", "[profile nobody]\ncredential_process = echo no >&2; exit 3\n");
-  refused(64, "the AWS profile nobody: /bin/sh: no");
+  refused(77, "the AWS profile nobody: /bin/sh: no");
   write_file(dir / "config", "[profile nobody]\nsso_session = work\n");
   options.env["PATH"] = dir.path();
-  refused(64, "the AWS profile nobody: aws: command not found");
+  refused(77, "the AWS profile nobody: aws: command not found");
 }
 
 TEST_CASE("s3: wrong keys, a wrong bucket and a wrong region are one line that names them") {

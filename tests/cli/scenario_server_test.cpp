@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/duration.hpp"
 #include "cli/line.hpp"
 #include "support/fault_proxy.hpp"
 #include "support/scene.hpp"
@@ -278,6 +279,23 @@ TEST_CASE("waiters outlive a restart of the server and keep their order") {
   CHECK(holder.wait().exit_code == 0);
   CHECK(order_of(scene.log()) == first_numbers(3));
   CHECK(scene.kept() == scene.may_stay({"k"}));
+}
+
+TEST_CASE("a server that comes up while dlock waits: the waiter tells how long that took") {
+  RedisScene scene;
+  scene.server.kill_hard();
+  Process run = scene.start({"run", "-k", "a", "-w", "50s", "--", "true"});
+  REQUIRE(eventually([&] { return holds(run.err(), "still waiting, trying again"); }));
+  scene.server.restart();
+  const Result result = run.wait();
+  CHECK(result.exit_code == 0);
+  // From the host's start it would be hours, and never less than this test takes.
+  const auto after = result.err.find("a acquired after ");
+  REQUIRE(after != std::string::npos);
+  const auto told = parse_duration(
+      std::string(result.err.substr(after + 17, result.err.find('\n', after) - after - 17)));
+  REQUIRE(told);
+  CHECK(*told < std::chrono::seconds(50));
 }
 
 }  // namespace dlock::test

@@ -306,7 +306,7 @@ TEST_CASE("bad TLS settings are refused where they stand") {
   CHECK(place.usage_error({"inspect", url, "--tls-key=" + file}) ==
         "--tls-key: needs the certificate of the key: --tls-cert FILE");
   CHECK(place.usage_error({"inspect", "--server=redis://h", "--tls-ca=" + file}) ==
-        "--tls-ca: the server's URL does not begin with rediss or etcds, so there is no TLS");
+        "--tls-ca: it goes with rediss, etcds or an https endpoint of s3, and this URL is none");
   const std::string config = place.user("tls-ca = ca.pem");
   CHECK(place.file_error({"inspect", url}) == config + ":1: tls-ca: is not an absolute path");
 }

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
 
@@ -66,26 +65,6 @@ std::string in_brackets(std::string host) {
 
 std::string address_of(std::string_view host, std::string_view port) {
   return in_brackets(escaped(host)) + ":" + escaped(port);
-}
-
-std::optional<Endpoint> http_endpoint(std::string_view url) {
-  constexpr std::string_view plain = "http://", encrypted = "https://";
-  Endpoint server;
-  if (url.starts_with(encrypted)) server.tls.emplace();
-  if (!server.tls && !url.starts_with(plain)) return std::nullopt;
-  url.remove_prefix(server.tls ? encrypted.size() : plain.size());
-  server.port = server.tls ? 443 : 80;
-  const auto colon = url.find(':', url.starts_with('[') ? url.find(']') : 0);
-  if (colon != std::string_view::npos) {
-    const auto port = parse_number(url.substr(colon + 1), 1, 65535);
-    if (!port) return std::nullopt;
-    server.port = static_cast<int>(*port);
-    url = url.substr(0, colon);
-  }
-  if (url.starts_with('[') && url.ends_with(']')) url = url.substr(1, url.size() - 2);
-  server.host = url;
-  const bool is_host = !url.empty() && url.find_first_of("/@") == std::string_view::npos;
-  return is_host ? std::optional(server) : std::nullopt;
 }
 
 bool is_this_host(std::string_view host) {

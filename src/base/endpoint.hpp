@@ -79,10 +79,6 @@ std::string in_brackets(std::string host);
 /// `host:port`, with brackets around an IPv6 address: escaped.
 std::string address_of(std::string_view host, std::string_view port);
 
-/// The server of `http[s]://HOST[:PORT]`, with empty TLS settings if it is encrypted; nothing if
-/// `url` has another form.
-std::optional<Endpoint> http_endpoint(std::string_view url);
-
 /// Whether `host` is a name or an address by which a host reaches itself.
 bool is_this_host(std::string_view host);
 

@@ -327,6 +327,11 @@ std::optional<StoredRecord> stored_in(std::string_view value) {
   return StoredRecord{*version, std::move(name), std::string(value)};
 }
 
+void throw_no_record(const std::string& where) {
+  throw Error(ErrorKind::wrong_data,
+              where + " holds something else than a record of dlock: delete it to lock this key");
+}
+
 Version random_version() {
   constexpr std::size_t bytes = 7;
   return static_cast<Version>(std::stoull(random_hex(bytes), nullptr, 16)) + 1;

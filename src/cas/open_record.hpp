@@ -119,6 +119,9 @@ std::string stored(const StoredRecord& record);
 /// The record in a value; nothing if the value is not dlock's.
 std::optional<StoredRecord> stored_in(std::string_view value);
 
+/// Throws Error{wrong_data} for data that is not dlock's; `where` names the engine and the place.
+[[noreturn]] void throw_no_record(const std::string& where);
+
 /// A version for the next state of a record. It is random, so that none repeats, even after a
 /// record was removed or a failover lost some writes.
 Version random_version();

@@ -159,6 +159,23 @@ bool has_only(std::string_view text, std::string_view marks) {
   });
 }
 
+/// Takes `http[s]://HOST[:PORT]`.
+Endpoint s3_server(std::string_view url) {
+  constexpr std::string_view plain = "http://", encrypted = "https://";
+  constexpr int http_port = 80, https_port = 443;
+  const bool tls = url.starts_with(encrypted);
+  if (!tls && !url.starts_with(plain)) {
+    throw_usage("the endpoint \"" + redacted(url) + "\" is not http[s]://HOST[:PORT]");
+  }
+  url.remove_prefix(tls ? encrypted.size() : plain.size());
+  if (url.ends_with('/')) url.remove_suffix(1);
+  Endpoint server;
+  if (tls) server.tls.emplace();
+  server.host = take_host(url);
+  server.port = port_in(url, tls ? https_port : http_port);
+  return server;
+}
+
 S3Target parse_s3(std::string_view rest) {
 #ifndef DLOCK_WITH_S3
   throw_usage("this dlock was built without S3 (DLOCK_S3 is off)");
@@ -190,14 +207,9 @@ S3Target parse_s3(std::string_view rest) {
   // A bucket with a dot has no certificate of its own.
   target.bucket_in_path = !target.endpoint.empty() || target.bucket.find('.') != std::string::npos;
   const std::string host = "s3." + target.region + ".amazonaws.com";
-  std::string url = "https://" + (target.bucket_in_path ? host : target.bucket + "." + host);
-  if (!target.endpoint.empty()) url = target.endpoint;
-  if (url.ends_with('/')) url.pop_back();
-  const auto server = http_endpoint(url);
-  if (!server) {
-    throw_usage("the endpoint \"" + redacted(url) + "\" is not http[s]://HOST[:PORT]");
-  }
-  target.servers = {*server};
+  target.servers = {s3_server(!target.endpoint.empty() ? target.endpoint
+                              : target.bucket_in_path  ? "https://" + host
+                                                       : "https://" + target.bucket + "." + host)};
   return target;
 }
 

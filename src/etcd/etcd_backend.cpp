@@ -95,11 +95,7 @@ Snapshot EtcdBackend::snapshot_from(const std::string& name, std::int64_t revisi
     seen.version = entry.version;
     seen.text = entry.value;
     const auto ends = take_end(seen.text);
-    if (!ends) {
-      throw Error(ErrorKind::wrong_data,
-                  this->name() + ": the key " + escaped(name) +
-                      " holds something else than a record of dlock: delete it to lock this key");
-    }
+    if (!ends) throw_no_record(this->name() + ": the key " + escaped(name));
     if (entry.lease != 0) seen.clock = clock_of(*ends, entry.lease, call_options);
   }
   return seen;

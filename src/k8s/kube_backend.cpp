@@ -80,9 +80,7 @@ Snapshot KubeBackend::snapshot_from(const json& lease) const {
   seen.version = version_of(lease);
   seen.text = record_in(lease);
   if (seen.version == 0 || !take_end(seen.text)) {
-    throw Error(ErrorKind::wrong_data,
-                name() + ": the Lease " + escaped(text_at(lease, "/metadata/name")) +
-                    " holds something else than a record of dlock: delete it to lock this key");
+    throw_no_record(name() + ": the Lease " + escaped(text_at(lease, "/metadata/name")));
   }
   return seen;
 }

@@ -1,4 +1,3 @@
-#include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/process.hpp"
 #include "base/program.hpp"
@@ -22,10 +21,10 @@ json parsed(const std::string& text, const std::string& by) {
 
 KubeCluster cluster_of_the_pod() {
   KubeCluster cluster;
-  cluster.server.endpoint.host = variable("KUBERNETES_SERVICE_HOST");
-  cluster.server.endpoint.port =
-      static_cast<int>(parse_number(variable("KUBERNETES_SERVICE_PORT"), 1, 65535).value_or(443));
-  cluster.server.endpoint.tls = TlsSettings{.ca = account + "ca.crt"};
+  cluster.server = HttpServer::of_url("https://" + address_of(variable("KUBERNETES_SERVICE_HOST"),
+                                                              variable("KUBERNETES_SERVICE_PORT")),
+                                      "the cluster of KUBERNETES_SERVICE_HOST and _PORT");
+  cluster.server.endpoint.tls->ca = account + "ca.crt";
   cluster.token_file = account + "token";
   cluster.name_space = line_in(account + "namespace");
   return cluster;

@@ -175,9 +175,7 @@ Snapshot MemcachedBackend::snapshot_from(const std::string& name,
   if (!answer.value) return seen;
   auto record = stored_in(*answer.value);
   if (!record || record->name != name) {
-    throw Error(ErrorKind::wrong_data,
-                shown_ + ": the value of " + key_of(name) +
-                    " is something else than a record of dlock: delete it to lock this key");
+    throw_no_record(shown_ + ": the value of " + key_of(name));
   }
   seen.text = std::move(record->text);
   seen.version = record->version;

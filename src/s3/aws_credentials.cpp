@@ -34,13 +34,13 @@ std::string in_query(const std::string& value) {
 }
 
 /// The body of the answer to an unsigned request. Throws Error{denied} if it is refused.
-std::string fetch(const std::string& url, std::vector<std::string> fields,
+std::string fetch(HttpClient& http, const std::string& url, std::vector<std::string> fields,
                   const CallOptions& call_options, const char* method = "GET") {
   constexpr long http_ok = 200, http_server_error = 500;
   const std::string from = "AWS credentials: " + escaped(url.substr(0, url.find('?')));
   std::vector<HttpCall> calls{
       {.to = {url}, .body = {}, .method = method, .fields = std::move(fields)}};
-  HttpClient(std::nullopt).send(calls, call_options);
+  http.send(calls, call_options);
   const HttpCall& done = calls.front();
   if (done.end != HttpCall::End::answered) throw done.no_answer(from);
   if (done.status == http_ok) return done.answer;
@@ -52,13 +52,15 @@ std::string fetch(const std::string& url, std::vector<std::string> fields,
 }
 
 /// Exchanges the token of a pod for the credentials of its role.
-Found of_web_identity(const std::string& region, const CallOptions& call_options) {
+Found of_web_identity(HttpClient& http, const std::string& region,
+                      const CallOptions& call_options) {
   const std::string file = variable("AWS_WEB_IDENTITY_TOKEN_FILE"), role = variable("AWS_ROLE_ARN");
   if (file.empty() || role.empty()) return std::nullopt;
   const std::string session = variable("AWS_ROLE_SESSION_NAME");
   std::string sts = variable("AWS_ENDPOINT_URL_STS");
   if (sts.empty()) sts = "https://sts." + region + ".amazonaws.com";
   const std::string answer = fetch(
+      http,
       sts + "/?Action=AssumeRoleWithWebIdentity&Version=2011-06-15&RoleArn=" + in_query(role) +
           "&RoleSessionName=" + in_query(session.empty() ? "dlock" : session) +
           "&WebIdentityToken=" + in_query(token_in(file)),
@@ -114,7 +116,7 @@ Found of_profile(const CallOptions& call_options) {
   }
 }
 
-Found of_container(const CallOptions& call_options) {
+Found of_container(HttpClient& http, const CallOptions& call_options) {
   std::string url = variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
   const std::string path = variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
   if (!path.empty()) url = "http://169.254.170.2" + path;
@@ -124,21 +126,21 @@ Found of_container(const CallOptions& call_options) {
   if (!file.empty()) token = token_in(file);
   std::vector<std::string> fields;
   if (!token.empty()) fields.push_back("Authorization: " + token);
-  return credentials_in(fetch(url, fields, call_options), "the container's role");
+  return credentials_in(fetch(http, url, fields, call_options), "the container's role");
 }
 
 /// The role of an EC2 instance. A host elsewhere has no such address, or nothing that answers.
-Found of_instance(const CallOptions& call_options) {
+Found of_instance(HttpClient& http, const CallOptions& call_options) {
   if (variable("AWS_EC2_METADATA_DISABLED") == "true") return std::nullopt;
   std::string service = variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
   if (service.empty()) service = "http://169.254.169.254";
   const CallOptions soon = at_most(milliseconds(1000), call_options);
   const std::string roles = service + "/latest/meta-data/iam/security-credentials/";
   try {
-    const std::string token = fetch(service + "/latest/api/token",
+    const std::string token = fetch(http, service + "/latest/api/token",
                                     {"X-aws-ec2-metadata-token-ttl-seconds: 21600"}, soon, "PUT");
     const auto get = [&](const std::string& url) {
-      return fetch(url, {"X-aws-ec2-metadata-token: " + token}, soon);
+      return fetch(http, url, {"X-aws-ec2-metadata-token: " + token}, soon);
     };
     const std::string role = get(roles);
     return credentials_in(get(roles + role.substr(0, role.find('\n'))), "the instance's role");
@@ -152,10 +154,11 @@ AwsCredentials find(const std::string& region, const CallOptions& call_options) 
   AwsCredentials own{variable("AWS_ACCESS_KEY_ID"), variable("AWS_SECRET_ACCESS_KEY"),
                      variable("AWS_SESSION_TOKEN")};
   if (!own.id.empty() && !own.secret.empty()) return own;
-  if (auto found = of_web_identity(region, call_options)) return *found;
+  HttpClient http(std::nullopt);
+  if (auto found = of_web_identity(http, region, call_options)) return *found;
   if (auto found = of_profile(call_options)) return *found;
-  if (auto found = of_container(call_options)) return *found;
-  if (auto found = of_instance(call_options)) return *found;
+  if (auto found = of_container(http, call_options)) return *found;
+  if (auto found = of_instance(http, call_options)) return *found;
   throw_none("no AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE");
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/duration.hpp"
-#include "base/error.hpp"
 #include "base/text.hpp"
 #include "cas/open_record.hpp"
 #include "s3/s3_conditions.hpp"
@@ -45,14 +44,10 @@ Snapshot S3Backend::read(const std::string& name, OwnLife*, const CallOptions& c
   const HttpCall call = client_.send_one({"GET", key}, call_options);
   known_.erase(name);
   if (call.status == s3_not_found) return dated(clock_unsure);
-  const auto object = object_in(key, call);
-  if (!object || object->name != name) {
-    throw Error(ErrorKind::wrong_data,
-                this->name() + ": the object " + key +
-                    " holds something else than a record of dlock: delete it to lock this key");
-  }
-  known_[name] = *object;
-  return object->seen;
+  auto object = object_in(key, call);
+  if (!object || object->name != name) throw_no_record(this->name() + ": the object " + key);
+  known_[name] = {object->seen.version, std::move(object->etag)};
+  return std::move(object->seen);
 }
 
 std::variant<Version, Snapshot> S3Backend::write(const std::string& name, const Snapshot& over,
@@ -64,18 +59,18 @@ std::variant<Version, Snapshot> S3Backend::write(const std::string& name, const 
     if (!tried_) require_conditional_writes_once(client_, of_a_read);
     tried_ = true;
   } else {
-    if (known_[name].seen.version != over.version) {
+    if (known_[name].first != over.version) {
       Snapshot now = read(name, nullptr, of_a_read);
       if (now.version != over.version) return now;
     }
-    condition = "If-Match: " + known_[name].etag;
+    condition = "If-Match: " + known_[name].second;
   }
   // An ETag is a hash of the text: with a random number in each text no two are equal.
   const Version version = random_version();
-  const std::string key = key_of(name), body = stored({version, name, value_of(update)});
-  const HttpCall call = client_.send_one({"PUT", key, {}, body, condition}, call_options);
+  const std::string body = stored({version, name, value_of(update)});
+  const HttpCall call = client_.send_one({"PUT", key_of(name), {}, body, condition}, call_options);
   if (call.status != s3_ok) return read(name, nullptr, of_a_read);
-  known_[name] = {key, call.answer_field("etag"), name, update.ends, {.version = version}};
+  known_[name] = {version, call.answer_field("etag")};
   return version;
 }
 

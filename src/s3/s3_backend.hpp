@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cas/cas_backend.hpp"
@@ -54,8 +55,8 @@ class S3Backend final : public CasBackend {
 
   S3Client client_;
   const std::string prefix_;
-  std::map<std::string, Object> known_;  ///< as this client read or wrote them last, by name
-  bool tried_ = false;                   ///< whether the bucket honours conditions
+  std::map<std::string, std::pair<Version, std::string>> known_;  ///< versions with their ETags
+  bool tried_ = false;  ///< whether the bucket honours conditions
 };
 
 }  // namespace dlock

@@ -146,9 +146,7 @@ Snapshot ZooKeeperBackend::snapshot_from(const std::string& record, const Node& 
   seen.text = node.data.data;
   const std::string incarnation = node.incarnation();
   if (!take_end(seen.text) || incarnation.empty()) {
-    throw Error(ErrorKind::wrong_data,
-                name() + ": the node " + escaped(path_of(record)) +
-                    " holds something else than a record of dlock: delete it to lock this key");
+    throw_no_record(name() + ": the node " + escaped(path_of(record)));
   }
   for (const std::string& child : node.children) {
     if (child.starts_with(client_child)) seen.lives->ids[child.substr(client_child.size())] = 0;

@@ -6,7 +6,6 @@
 #include "commands/commands.hpp"
 #include "commands/open_store.hpp"
 #include "doctor/checks.hpp"
-#include "doctor/rights.hpp"
 #include "output/diagnosis.hpp"
 
 namespace dlock {
@@ -27,17 +26,17 @@ int create_table(const DoctorSettings& settings) {
 
 int carry_out(const DoctorSettings& settings, const Log&) {
   if (settings.schema) return create_table(settings);
+  const DoctorOptions options{settings.prefix, settings.ttl, settings.expected_replicas};
   if (settings.acl) {
-    print(
-        rights_text(settings.server, {settings.prefix, settings.ttl, settings.expected_replicas}));
+    print(std::visit([&](const auto& server) { return rights_text(server, options); },
+                     settings.server));
     return 0;
   }
   const auto examined = [&](const auto& server) {
     if constexpr (std::is_same_v<decltype(server), const LocalTarget&>) {
       return diagnose(directory_of(server));
     } else {
-      return diagnose(server, {settings.prefix, settings.ttl, settings.expected_replicas},
-                      [&] { return open_store(settings); });
+      return diagnose(server, options, [&] { return open_store(settings); });
     }
   };
   Diagnosis diagnosis = std::visit(examined, settings.server);

@@ -2,6 +2,8 @@
 
 #include <stdexcept>
 
+#include "config/server_url.hpp"
+
 namespace dlock {
 namespace {
 
@@ -43,11 +45,7 @@ constexpr OptionValue a_signal("SIG", Completion::signals);
 constexpr OptionValue an_action("ACTION", Completion::words, "stop ignore");
 constexpr OptionValue on_or_off("on|off", Completion::words, "on off");
 constexpr OptionValue a_layout("LAYOUT", Completion::layouts);
-constexpr OptionValue a_url(
-    "URL", Completion::beginnings,
-    "local: redis:// rediss:// unix:// redis+sentinel:// rediss+sentinel:// redis+cluster:// "
-    "rediss+cluster:// postgres:// postgresql:// mysql:// mariadb:// etcd:// etcds:// zk:// k8s:// "
-    "s3:// memcached://");
+constexpr OptionValue a_url("URL", Completion::beginnings, beginnings_of_urls);
 
 constexpr Option option_table[] = {
     {"key", 'k', a_key, lockers | latch, "name of the lock; may be repeated", nullptr, adds_up},

@@ -25,7 +25,7 @@ void choose_layout(const CommandLine& line, ServerSettings& settings);
 void warn_of_engine(ClaimSettings& settings);
 
 /// Chooses what inspect shows, once all other settings are resolved. With --all-kinds keys become
-/// patterns. In memcached, which cannot list its keys, patterns without wildcards become keys.
+/// patterns. In an engine that cannot list its keys, patterns without wildcards become keys.
 /// Throws Error{usage} if other libraries have no locks on this server, or if their locks cannot be
 /// shown in this form.
 void choose_shown(InspectSettings& settings);

@@ -341,7 +341,7 @@ SqlTarget parse_mysql(std::string_view scheme, std::string_view rest) {
 
 [[noreturn]] void refuse_scheme(std::string_view scheme) {
   std::vector<std::string> known;
-  for (std::string_view words = option("server").value.words; !words.empty();) {
+  for (std::string_view words = beginnings_of_urls; !words.empty();) {
     known.emplace_back(take_until(words, ' '));
   }
   const std::string name = std::string(scheme) + "://", suggestion = did_you_mean(name, known);

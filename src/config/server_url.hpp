@@ -98,6 +98,12 @@ using Target =
     std::variant<LocalTarget, Endpoint, SentinelTarget, ClusterTarget, QuorumTarget, SqlTarget,
                  EtcdTarget, ZooKeeperTarget, KubeTarget, S3Target, MemcachedTarget>;
 
+/// For completions and messages.
+inline constexpr const char* beginnings_of_urls =
+    "local: redis:// rediss:// unix:// redis+sentinel:// rediss+sentinel:// redis+cluster:// "
+    "rediss+cluster:// postgres:// postgresql:// mysql:// mariadb:// etcd:// etcds:// zk:// k8s:// "
+    "s3:// memcached://";
+
 /// Whether the target is Redis or Valkey in any deployment.
 inline bool is_redis(const Target& target) {
   return std::holds_alternative<Endpoint>(target) ||

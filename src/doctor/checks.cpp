@@ -149,6 +149,10 @@ bool are_on_this_host(const std::vector<Endpoint>& servers) {
                      [](const Endpoint& each) { return is_this_host(each.host); });
 }
 
+std::string user_of(const Endpoint& server, const char* otherwise) {
+  return server.user ? escaped(*server.user) : otherwise;
+}
+
 Findings first_rows(std::initializer_list<Check> table) {
   Findings findings;
   for (const Check& row : table) {

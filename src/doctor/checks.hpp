@@ -17,6 +17,7 @@
 #include "config/server_url.hpp"
 #include "doctor/doctor.hpp"
 #include "etcd/etcd_survey.hpp"
+#include "local/directory.hpp"
 #include "net/tls.hpp"
 #include "zookeeper/zookeeper_survey.hpp"
 
@@ -102,50 +103,6 @@ struct ClusterFacts {
   ServerInfo info{};                   ///< CLUSTER INFO, by field
 };
 
-struct DatabaseFacts : Contact {
-  bool mysql = false;   ///< or MariaDB; otherwise PostgreSQL
-  bool pooled = false;  ///< the session that answers is not the one that logged in
-  ServerInfo settings;  ///< by the names of sql.cpp and of the server's variables
-};
-
-struct EtcdFacts : Facts, EtcdStatus {
-  std::vector<EtcdMemberStatus> members{};  ///< those of the URL
-  bool tls = false;
-};
-
-struct ZooKeeperFacts : Facts, ZooKeeperStatus {
-  std::vector<ZooKeeperServerStatus> servers{};  ///< those of the URL
-  milliseconds session_asked{0};
-};
-
-struct KubeFacts : Contact {
-  std::string url{};
-  bool encrypted = true;
-  std::string version{};  ///< `v1.34.4`
-  std::string name_space{};
-  std::vector<std::string> missing{};  ///< the verbs on leases that the account may not use
-};
-
-struct MemcachedFacts : Contact {
-  ServerInfo stats;     ///< of `stats`, by name
-  ServerInfo settings;  ///< of `stats settings`
-};
-
-struct S3Facts : Contact {
-  std::string region{};
-  std::string folder{};
-  Fault ignored{};           ///< empty if the store honours conditions
-  std::string versioning{};  ///< `Enabled`, `Suspended`; empty: it never was
-  std::string versioning_not_told{};
-  bool tls = false;
-};
-
-struct LocalFacts : Facts {
-  std::string directory{};
-  std::string trouble{};  ///< the reason why dlock cannot use the directory
-  long file_system = 0;   ///< f_type of statfs(2)
-};
-
 // The functions that obtain facts. A failure of the server becomes a fact, whose text does not have
 // the prefix `shown`.
 
@@ -166,6 +123,9 @@ TrialLock try_lock(const OpenStore& open, const LockKey& key, const std::string&
 std::string bare_trouble(std::string message, const std::string& name, const std::string& key = "");
 
 bool are_on_this_host(const std::vector<Endpoint>& servers);
+
+/// The user of a server in the URL, escaped.
+std::string user_of(const Endpoint& server, const char* otherwise);
 
 /// Examines one Redis, and tries a lock on `scratch` if it is a master of the expected kind. Leaves
 /// nothing behind.
@@ -289,8 +249,12 @@ Finding check_reach_of_any(const std::string& text, const std::vector<Server>& s
   return good(text);
 }
 
-// The checks of each engine, pure functions from facts to findings, in the order in which they are
-// shown; and for some a short label that says how safe locks are there.
+// Each engine: its facts; its checks, pure functions from facts to findings in the order in which
+// they are shown; for some a short label that says how safe locks are there. diagnose() examines a
+// deployment, tries a lock there, and runs the checks; it throws an Error only for wrong settings
+// and failures of this host. rights_text() returns the commands or the policy by which an
+// administrator gives dlock's user the least rights that it needs; it throws Error{usage} where
+// there are none.
 
 /// Checks one Redis, by itself or as one of several masters.
 Findings check_server(const ServerFacts& facts);
@@ -306,25 +270,88 @@ Finding check_failover(milliseconds silence, const std::string& setting, millise
 std::string refusals(const ServerFacts& facts);
 /// One list of the findings of several servers, with their names. Equal findings are merged.
 Findings merged(const std::vector<std::pair<std::string, Findings>>& servers);
+Diagnosis diagnose(const Endpoint& server, DoctorOptions options, const OpenStore&);
+Diagnosis diagnose(const SentinelTarget& target, DoctorOptions options, const OpenStore&);
+Diagnosis diagnose(const ClusterTarget& target, DoctorOptions options, const OpenStore&);
+Diagnosis diagnose(const QuorumTarget& target, DoctorOptions options, const OpenStore&);
+std::string rights_text(const Endpoint& server, const DoctorOptions& options);
+std::string rights_text(const SentinelTarget& target, const DoctorOptions& options);
+std::string rights_text(const ClusterTarget& target, const DoctorOptions& options);
+std::string rights_text(const QuorumTarget& target, const DoctorOptions& options);
 
+struct LocalFacts : Facts {
+  std::string directory{};
+  std::string trouble{};  ///< the reason why dlock cannot use the directory
+  long file_system = 0;   ///< f_type of statfs(2)
+};
 Findings check_local(const LocalFacts& facts);
+Diagnosis diagnose(const DirectorySettings& directory);
+std::string rights_text(const LocalTarget& target, const DoctorOptions& options);
 
+struct DatabaseFacts : Contact {
+  bool mysql = false;   ///< or MariaDB; otherwise PostgreSQL
+  bool pooled = false;  ///< the session that answers is not the one that logged in
+  ServerInfo settings;  ///< by the names of sql.cpp and of the server's variables
+};
 Findings check_database(const DatabaseFacts& facts);
 std::string label_of(const DatabaseFacts& facts);
+Diagnosis diagnose(const SqlTarget& target, const DoctorOptions& options, const OpenStore& open);
+std::string rights_text(const SqlTarget& target, const DoctorOptions& options);
 
+struct EtcdFacts : Facts, EtcdStatus {
+  std::vector<EtcdMemberStatus> members{};  ///< those of the URL
+  bool tls = false;
+};
 Findings check_etcd(const EtcdFacts& facts);
 std::string label_of(const EtcdFacts& facts);
 /// Whether a member of this version may end a lease before it expires
 /// (https://github.com/etcd-io/etcd/issues/15247).
 bool loses_leases(const std::string& version);
+Diagnosis diagnose(const EtcdTarget& target, const DoctorOptions& options, const OpenStore& open);
+std::string rights_text(const EtcdTarget& target, const DoctorOptions& options);
 
+struct ZooKeeperFacts : Facts, ZooKeeperStatus {
+  std::vector<ZooKeeperServerStatus> servers{};  ///< those of the URL
+  milliseconds session_asked{0};
+};
 Findings check_zookeeper(const ZooKeeperFacts& facts);
 std::string label_of(const ZooKeeperFacts& facts);
+Diagnosis diagnose(const ZooKeeperTarget& target, const DoctorOptions& options,
+                   const OpenStore& open);
+std::string rights_text(const ZooKeeperTarget& target, const DoctorOptions& options);
 
+struct KubeFacts : Contact {
+  std::string url{};
+  bool encrypted = true;
+  std::string version{};  ///< `v1.34.4`
+  std::string name_space{};
+  std::vector<std::string> missing{};  ///< the verbs on leases that the account may not use
+};
 Findings check_kubernetes(const KubeFacts& facts);
 std::string label_of(const KubeFacts& facts);
+Diagnosis diagnose(const KubeTarget& target, const DoctorOptions& options, const OpenStore& open);
+std::string rights_text(const KubeTarget& target, const DoctorOptions& options);
+
+struct MemcachedFacts : Contact {
+  ServerInfo stats;     ///< of `stats`, by name
+  ServerInfo settings;  ///< of `stats settings`
+};
 Findings check_memcached(const MemcachedFacts& facts);
+Diagnosis diagnose(const MemcachedTarget& target, const DoctorOptions& options,
+                   const OpenStore& open);
+std::string rights_text(const MemcachedTarget& target, const DoctorOptions& options);
+
+struct S3Facts : Contact {
+  std::string region{};
+  std::string folder{};
+  Fault ignored{};           ///< empty if the store honours conditions
+  std::string versioning{};  ///< `Enabled`, `Suspended`; empty: it never was
+  std::string versioning_not_told{};
+  bool tls = false;
+};
 Findings check_s3(const S3Facts& facts);
 std::string label_of(const S3Facts& facts);
+Diagnosis diagnose(const S3Target& target, const DoctorOptions& options, const OpenStore& open);
+std::string rights_text(const S3Target& target, const DoctorOptions& options);
 
 }  // namespace dlock

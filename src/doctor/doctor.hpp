@@ -6,8 +6,6 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "config/server_url.hpp"
-#include "local/directory.hpp"
 #include "lock/store.hpp"
 
 namespace dlock {
@@ -52,22 +50,5 @@ struct DoctorOptions {
 
 /// Opens the store of the examined deployment.
 using OpenStore = std::function<StorePtr()>;
-
-// Each function examines a deployment, tries a lock there, and runs the checks on the facts. It
-// throws an Error only for wrong settings and failures of this host.
-
-Diagnosis diagnose(const DirectorySettings& directory);
-Diagnosis diagnose(const Endpoint& server, DoctorOptions options, const OpenStore&);
-Diagnosis diagnose(const SentinelTarget& target, DoctorOptions options, const OpenStore&);
-Diagnosis diagnose(const ClusterTarget& target, DoctorOptions options, const OpenStore&);
-Diagnosis diagnose(const QuorumTarget& target, DoctorOptions options, const OpenStore&);
-Diagnosis diagnose(const SqlTarget& target, const DoctorOptions& options, const OpenStore& open);
-Diagnosis diagnose(const EtcdTarget& target, const DoctorOptions& options, const OpenStore& open);
-Diagnosis diagnose(const ZooKeeperTarget& target, const DoctorOptions& options,
-                   const OpenStore& open);
-Diagnosis diagnose(const KubeTarget& target, const DoctorOptions& options, const OpenStore& open);
-Diagnosis diagnose(const MemcachedTarget& target, const DoctorOptions& options,
-                   const OpenStore& open);
-Diagnosis diagnose(const S3Target& target, const DoctorOptions& options, const OpenStore& open);
 
 }  // namespace dlock

@@ -104,4 +104,14 @@ Diagnosis diagnose(const EtcdTarget& target, const DoctorOptions& options, const
   return {target.name(), label_of(facts), check_etcd(facts)};
 }
 
+std::string rights_text(const EtcdTarget& target, const DoctorOptions& options) {
+  const std::string user = user_of(target.servers.front(), "USER");
+  return sentence(
+      "etcdctl role add dlock\n"
+      "etcdctl role grant-permission dlock --prefix=true readwrite {}\n"
+      "etcdctl user add {}\n"
+      "etcdctl user grant-role {} dlock\n",
+      escaped(options.prefix), user, user);
+}
+
 }  // namespace dlock

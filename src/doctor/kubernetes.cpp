@@ -1,6 +1,5 @@
 #include "base/text.hpp"
 #include "doctor/checks.hpp"
-#include "doctor/rights.hpp"
 #ifdef DLOCK_WITH_KUBERNETES
 #include "k8s/kube_client.hpp"
 #endif
@@ -10,6 +9,8 @@ namespace {
 
 /// The version from which on every part of the API that dlock uses is stable.
 constexpr ShortVersion least_kubernetes{1, 19};
+/// The verbs that dlock uses on Leases.
+constexpr const char* verbs_on_leases[] = {"get", "list", "watch", "create", "update", "delete"};
 
 #ifdef DLOCK_WITH_KUBERNETES
 WallTime clock_of(KubeClient& client) {
@@ -87,6 +88,27 @@ Diagnosis diagnose(const KubeTarget& target, const DoctorOptions& options, const
   }
 #endif
   return {target.name(), label_of(facts), check_kubernetes(facts)};
+}
+
+std::string rights_text(const KubeTarget& target, const DoctorOptions&) {
+  const std::string in = target.name_space.empty() ? "NAMESPACE" : target.name_space;
+  return sentence(
+      "apiVersion: rbac.authorization.k8s.io/v1\n"
+      "kind: Role\n"
+      "metadata: {name: dlock, namespace: {}}\n"
+      "rules:\n"
+      "- apiGroups: [coordination.k8s.io]\n"
+      "  resources: [leases]\n"
+      "  verbs: [{}]\n"
+      "---\n"
+      "apiVersion: rbac.authorization.k8s.io/v1\n"
+      "kind: RoleBinding\n"
+      "metadata: {name: dlock, namespace: {}}\n"
+      "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: dlock}\n"
+      "subjects:\n"
+      "- {kind: ServiceAccount, name: ACCOUNT, namespace: {}}\n",
+      in, joined(verbs_on_leases, ", ", [](const char* each) { return std::string(each); }), in,
+      in);
 }
 
 }  // namespace dlock

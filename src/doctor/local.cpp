@@ -75,4 +75,8 @@ Diagnosis diagnose(const DirectorySettings& directory) {
           check_local(examine_directory(directory))};
 }
 
+std::string rights_text(const LocalTarget&, const DoctorOptions&) {
+  throw_usage("--acl: locks on this host need none");
+}
+
 }  // namespace dlock

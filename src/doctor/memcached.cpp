@@ -63,4 +63,8 @@ Diagnosis diagnose(const MemcachedTarget& target, const DoctorOptions& options,
   return {target.name(), label, check_memcached(facts)};
 }
 
+std::string rights_text(const MemcachedTarget&, const DoctorOptions&) {
+  throw_usage("--acl: memcached has no rights");
+}
+
 }  // namespace dlock

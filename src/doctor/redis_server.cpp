@@ -5,7 +5,7 @@
 #include "base/duration.hpp"
 #include "base/text.hpp"
 #include "doctor/checks.hpp"
-#include "doctor/rights.hpp"
+#include "doctor/redis_rights.hpp"
 #include "redis/redis_connection.hpp"
 #include "redis/redis_store.hpp"
 #include "redis/reply.hpp"

@@ -94,4 +94,17 @@ Diagnosis diagnose(const S3Target& target, const DoctorOptions& options, const O
   return {target.name(), label_of(facts), check_s3(facts)};
 }
 
+/// A policy of AWS. Without s3:ListBucket the store answers 403 for an object that is missing.
+std::string rights_text(const S3Target& target, const DoctorOptions&) {
+  const std::string bucket = "arn:aws:s3:::" + target.bucket;
+  return sentence(
+      "{\"Version\": \"2012-10-17\", \"Statement\": [\n"
+      "  {\"Effect\": \"Allow\", \"Action\": [\"s3:GetObject\", \"s3:PutObject\", "
+      "\"s3:DeleteObject\"],\n"
+      "   \"Resource\": \"{}/{}/*\"},\n"
+      "  {\"Effect\": \"Allow\", \"Action\": [\"s3:ListBucket\", "
+      "\"s3:GetBucketVersioning\"], \"Resource\": \"{}\"}]}\n",
+      bucket, target.folder, bucket);
+}
+
 }  // namespace dlock

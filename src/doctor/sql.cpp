@@ -166,6 +166,23 @@ Findings check_replication(const DatabaseFacts& facts) {
   });
 }
 
+constexpr const char* grant = "GRANT SELECT, INSERT, UPDATE, DELETE ON ";
+
+std::string postgres_rights(const std::string& url) {
+  std::string schema = schema_in(url);
+  for (auto at = schema.find('"'); at != std::string::npos; at = schema.find('"', at + 2)) {
+    schema.insert(at, 1, '"');
+  }
+  const std::string in = schema.empty() ? "public" : '"' + schema + '"';
+  const std::string usage = schema.empty() ? "" : "GRANT USAGE ON SCHEMA " + in + " TO \"USER\";\n";
+  return sentence("{};\n{}{}{}.dlock TO \"USER\";\n",
+                  create_statement(postgres_dialect, in + ".dlock"), usage, grant, in);
+}
+
+std::string mysql_rights() {
+  return sentence("{};\n{}dlock TO 'USER'@'%';\n", create_statement(mysql_dialect), grant);
+}
+
 }  // namespace
 
 std::string label_of(const DatabaseFacts& facts) {
@@ -234,6 +251,10 @@ Findings check_database(const DatabaseFacts& facts) {
 Diagnosis diagnose(const SqlTarget& target, const DoctorOptions& options, const OpenStore& open) {
   const DatabaseFacts facts = examine_database(target, options, open);
   return {target.shown, label_of(facts), check_database(facts)};
+}
+
+std::string rights_text(const SqlTarget& target, const DoctorOptions&) {
+  return target.mysql ? mysql_rights() : postgres_rights(target.url);
 }
 
 }  // namespace dlock

@@ -104,4 +104,14 @@ Diagnosis diagnose(const ZooKeeperTarget& target, const DoctorOptions& options,
   return {target.name(), label_of(facts), check_zookeeper(facts)};
 }
 
+std::string rights_text(const ZooKeeperTarget& target, const DoctorOptions&) {
+  const std::string user = user_of(target.servers.front(), "USER");
+  const std::string path = target.chroot.empty() ? "/" : escaped(target.chroot);
+  return sentence(
+      "# in zkCli.sh, as who may change the rights on {}:\n"
+      "addauth digest {}:PASSWORD\n"
+      "setAcl {} auth:{}:PASSWORD:cdrwa\n",
+      path, user, path, user);
+}
+
 }  // namespace dlock

@@ -11,7 +11,7 @@
 
 #include "base/error.hpp"
 #include "contract/engines.hpp"
-#include "doctor/rights.hpp"
+#include "doctor/redis_rights.hpp"
 #include "quorum/node_threads.hpp"
 #include "quorum/quorum_store.hpp"
 #include "redis/redis_connection.hpp"

@@ -4,7 +4,7 @@
 #include <regex>
 #include <set>
 
-#include "doctor/rights.hpp"
+#include "doctor/redis_rights.hpp"
 #include "redis/lock_script.hpp"
 #include "redis/record_max_script.hpp"
 

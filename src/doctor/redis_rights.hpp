@@ -9,15 +9,6 @@
 
 namespace dlock {
 
-/// The verbs of Kubernetes that dlock uses on Leases.
-inline constexpr const char* verbs_on_leases[] = {"get",    "list",   "watch",
-                                                  "create", "update", "delete"};
-
-/// The commands by which an administrator gives dlock's user the least rights that it needs, for
-/// redis-cli, psql, mariadb, etcdctl or zkCli.sh, or as a policy of AWS. Throws Error{usage} for
-/// locks on this host.
-std::string rights_text(const Target& target, DoctorOptions options);
-
 /// A right that dlock's user needs, and a request that tries it on scratch keys.
 struct Right {
   std::string word;  ///< as after `+` in ACL SETUSER: `zrange`, `cluster|slots`

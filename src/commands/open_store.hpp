@@ -23,9 +23,9 @@ StorePtr open_store(const ServerSettings& settings, const Log& log);
 std::string server_source_text(const ServerSettings& settings);
 
 /// The options of an inspect that also lists the keys matching `patterns`, if any. In Redis a list
-/// may take a minute, because SCAN walks through all keys of the server, perhaps millions; elsewhere
-/// because each record takes a request. Any other inspect is a short_call(). Both end early if a
-/// single request gets no answer.
+/// may take a minute, because SCAN walks through all keys of the server, perhaps millions, and
+/// likewise where each record takes a request. Any other inspect is a short_call(). Both end early
+/// if a single request gets no answer.
 CallOptions inspect_call(const ServerSettings& settings, const std::vector<std::string>& patterns);
 
 /// Opens Redis: one server, a master behind Sentinel, or a Cluster.

@@ -12,7 +12,6 @@
 #include "base/process.hpp"
 #include "base/text.hpp"
 #include "config/command_line.hpp"
-#include "config/option_table.hpp"
 #include "config/secrets.hpp"
 #include "config/url_parts.hpp"
 

@@ -98,7 +98,7 @@ using Target =
     std::variant<LocalTarget, Endpoint, SentinelTarget, ClusterTarget, QuorumTarget, SqlTarget,
                  EtcdTarget, ZooKeeperTarget, KubeTarget, S3Target, MemcachedTarget>;
 
-/// For completions and messages.
+/// How a URL may begin, separated by blanks, for completions and messages.
 inline constexpr const char* beginnings_of_urls =
     "local: redis:// rediss:// unix:// redis+sentinel:// rediss+sentinel:// redis+cluster:// "
     "rediss+cluster:// postgres:// postgresql:// mysql:// mariadb:// etcd:// etcds:// zk:// k8s:// "

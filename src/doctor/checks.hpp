@@ -64,45 +64,6 @@ struct Contact : Facts {
   std::optional<ClockOffset> clock{};      ///< the most exact of several readings
 };
 
-/// The facts about one Redis.
-struct ServerFacts : Contact {
-  Endpoint endpoint;
-  WallTime seen_at{};           ///< by this host's clock
-  std::optional<TlsFacts> tls;  ///< nothing without TLS
-  ServerInfo hello;             ///< HELLO: server, version, mode, role
-  ServerInfo info;              ///< INFO, by field
-  ServerInfo config;            ///< CONFIG GET, by name
-
-  // Set only if a lock was tried.
-  std::vector<std::string> missing;  ///< commands that the user may not use on dlock's keys
-  std::optional<milliseconds> quarantined_for;  ///< only if a majority decides; nothing if unknown
-
-  /// `master`, `slave`, `sentinel`, or empty. KeyDB's `active-replica` counts as a replica.
-  std::string role() const;
-  /// `standalone`, `cluster`, `sentinel`, or empty.
-  std::string mode() const;
-};
-
-/// The answers of one sentinel.
-struct SentinelFacts {
-  Endpoint endpoint;
-  Fault unreachable;
-  std::string host;  ///< of the master; empty: the sentinel knows no such name
-  std::string port;
-  ServerInfo master;         ///< SENTINEL MASTER, by field
-  std::string quorum_fault;  ///< the error of CKQUORUM
-};
-
-struct ClusterFacts {
-  std::vector<std::pair<std::string, Fault>> silent_seeds{};  ///< by address
-  Fault fault{};  ///< the error in place of CLUSTER SLOTS
-  /// The masters, each with a scratch key in one of the master's slots.
-  std::vector<std::pair<Endpoint, LockKey>> masters{};
-  int unserved = 0;                    ///< slots without a master
-  std::set<std::string> open_slots{};  ///< on their way from one master to another
-  ServerInfo info{};                   ///< CLUSTER INFO, by field
-};
-
 // The functions that obtain facts. A failure of the server becomes a fact, whose text does not have
 // the prefix `shown`.
 
@@ -123,23 +84,6 @@ TrialLock try_lock(const OpenStore& open, const LockKey& key, const std::string&
 std::string bare_trouble(std::string message, const std::string& name, const std::string& key = "");
 
 bool are_on_this_host(const std::vector<Endpoint>& servers);
-
-/// The user of a server in the URL, escaped.
-std::string user_of(const Endpoint& server, const char* otherwise);
-
-/// Examines one Redis, and tries a lock on `scratch` if it is a master of the expected kind. Leaves
-/// nothing behind.
-ServerFacts examine_server(const Endpoint& endpoint, const DoctorOptions& options,
-                           const LockKey& scratch);
-
-struct Reply;
-/// The reason in an error reply: `NOPERM`, `unknown command`, or its text, escaped; empty for other
-/// replies.
-std::string refusal_of(const Reply& reply);
-/// The lines `name:value` of a reply, such as that of INFO.
-ServerInfo told_in_lines(const Reply& reply);
-/// Names and values in turn, as in the replies of CONFIG GET, HELLO and SENTINEL MASTER.
-ServerInfo told_in_pairs(const Reply& reply);
 
 /// A row in the table of an engine's checks. The table constructs the finding of every row, even of
 /// one that does not hold.
@@ -249,12 +193,68 @@ Finding check_reach_of_any(const std::string& text, const std::vector<Server>& s
   return good(text);
 }
 
-// Each engine: its facts; its checks, pure functions from facts to findings in the order in which
-// they are shown; for some a short label that says how safe locks are there. diagnose() examines a
-// deployment, tries a lock there, and runs the checks; it throws an Error only for wrong settings
-// and failures of this host. rights_text() returns the commands or the policy by which an
-// administrator gives dlock's user the least rights that it needs; it throws Error{usage} where
-// there are none.
+// Each engine, Redis first: its facts, whose texts from servers are not escaped yet; its checks,
+// pure functions from facts to findings in the order in which they are shown; for some a short
+// label that says how safe locks are there. diagnose() examines a deployment, tries a lock there,
+// and runs the checks; it throws an Error only for wrong settings and failures of this host.
+// rights_text() returns the text by which an administrator gives dlock's user the least rights that
+// it needs; it throws Error{usage} where there are none.
+
+/// The user in the server's URL, escaped; `otherwise` if it names none.
+std::string user_of(const Endpoint& server, const char* otherwise);
+
+/// The facts about one Redis.
+struct ServerFacts : Contact {
+  Endpoint endpoint;
+  WallTime seen_at{};           ///< by this host's clock
+  std::optional<TlsFacts> tls;  ///< nothing without TLS
+  ServerInfo hello;             ///< HELLO: server, version, mode, role
+  ServerInfo info;              ///< INFO, by field
+  ServerInfo config;            ///< CONFIG GET, by name
+
+  // Set only if a lock was tried.
+  std::vector<std::string> missing;  ///< commands that the user may not use on dlock's keys
+  std::optional<milliseconds> quarantined_for;  ///< only if a majority decides; nothing if unknown
+
+  /// `master`, `slave`, `sentinel`, or empty. KeyDB's `active-replica` counts as a replica.
+  std::string role() const;
+  /// `standalone`, `cluster`, `sentinel`, or empty.
+  std::string mode() const;
+};
+
+/// The answers of one sentinel.
+struct SentinelFacts {
+  Endpoint endpoint;
+  Fault unreachable;
+  std::string host;  ///< of the master; empty: the sentinel knows no such name
+  std::string port;
+  ServerInfo master;         ///< SENTINEL MASTER, by field
+  std::string quorum_fault;  ///< the error of CKQUORUM
+};
+
+struct ClusterFacts {
+  std::vector<std::pair<std::string, Fault>> silent_seeds{};  ///< by address
+  Fault fault{};  ///< the error in place of CLUSTER SLOTS
+  /// The masters, each with a scratch key in one of the master's slots.
+  std::vector<std::pair<Endpoint, LockKey>> masters{};
+  int unserved = 0;                    ///< slots without a master
+  std::set<std::string> open_slots{};  ///< on their way from one master to another
+  ServerInfo info{};                   ///< CLUSTER INFO, by field
+};
+
+/// Examines one Redis, and tries a lock on `scratch` if it is a master of the expected kind. Leaves
+/// nothing behind.
+ServerFacts examine_server(const Endpoint& endpoint, const DoctorOptions& options,
+                           const LockKey& scratch);
+
+struct Reply;
+/// The reason in an error reply: `NOPERM`, `unknown command`, or its text, escaped; empty for other
+/// replies.
+std::string refusal_of(const Reply& reply);
+/// The lines `name:value` of a reply, such as that of INFO.
+ServerInfo told_in_lines(const Reply& reply);
+/// Names and values in turn, as in the replies of CONFIG GET, HELLO and SENTINEL MASTER.
+ServerInfo told_in_pairs(const Reply& reply);
 
 /// Checks one Redis, by itself or as one of several masters.
 Findings check_server(const ServerFacts& facts);

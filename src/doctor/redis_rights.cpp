@@ -1,12 +1,14 @@
 #include "doctor/redis_rights.hpp"
 
+#include <cctype>
+
 #include "base/text.hpp"
 #include "doctor/checks.hpp"
 
 namespace dlock {
 namespace {
 
-std::string line(DoctorOptions options, Topology topology, const Endpoint& server) {
+std::string acl_text(DoctorOptions options, Topology topology, const Endpoint& server) {
   options.topology = topology;
   return acl_line(options, server) + "\n";
 }
@@ -14,20 +16,20 @@ std::string line(DoctorOptions options, Topology topology, const Endpoint& serve
 }  // namespace
 
 std::string rights_text(const Endpoint& server, const DoctorOptions& options) {
-  return line(options, Topology::single, server);
+  return acl_text(options, Topology::single, server);
 }
 
 std::string rights_text(const SentinelTarget& target, const DoctorOptions& options) {
-  return line(options, Topology::sentinel, target.master) +
+  return acl_text(options, Topology::sentinel, target.master) +
          sentinel_acl_line(target.sentinels.front()) + "\n";
 }
 
 std::string rights_text(const ClusterTarget& target, const DoctorOptions& options) {
-  return line(options, Topology::cluster, target.seeds.front());
+  return acl_text(options, Topology::cluster, target.seeds.front());
 }
 
 std::string rights_text(const QuorumTarget& target, const DoctorOptions& options) {
-  return line(options, Topology::quorum, target.servers.front());
+  return acl_text(options, Topology::quorum, target.servers.front());
 }
 
 std::vector<Right> rights_needed(const DoctorOptions& options, const Endpoint& server,

@@ -202,8 +202,11 @@ Waiter waiter_from(const WaiterEntry& entry, std::size_t position, const Now& no
 
 std::optional<LastGrant> recent_grant(const LockTable& table, const Now& now) {
   constexpr std::chrono::hours shown_for{7 * 24};
-  const bool recent = table.last && table.last->acquired_at > WallTime(now.wall) - shown_for;
-  return recent ? table.last : std::nullopt;
+  auto last = table.last;
+  if (!last || last->acquired_at <= WallTime(now.wall) - shown_for) return std::nullopt;
+  // A client of cas that has not just read the engine's clock takes it for earlier than it is.
+  if (last->end) last->end->at = std::max(last->end->at, last->acquired_at);
+  return last;
 }
 
 Refusal refusal_from(const Refused& refused, std::vector<Holder> holders) {

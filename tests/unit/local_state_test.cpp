@@ -9,6 +9,7 @@
 #include "cas/open_record.hpp"
 #include "local/file_names.hpp"
 #include "local/key_file.hpp"
+#include "rule/lock_table.hpp"
 #include "rule/table_format.hpp"
 #include "unit/error_of.hpp"
 
@@ -81,6 +82,17 @@ LockTable full_table() {
 }
 
 }  // namespace
+
+TEST_CASE(
+    "a hold is shown to end no earlier than it began, though the clock of its end was behind") {
+  LockTable table;
+  table.last = LastGrant{Who{}, WallTime(microseconds(21)), Fence{22}};
+  note_end(table, Fence{22}, {WallTime(microseconds(20)), 3});
+  const auto last = recent_grant(table, {});
+  REQUIRE((last && last->end));
+  CHECK(last->end->at == last->acquired_at);
+  CHECK(last->end->exit_code == 3);
+}
 
 TEST_CASE("a hold with a flag of a later version is refused, in a file and in a record") {
   const LockKey key{"key"};
